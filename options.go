@@ -150,7 +150,7 @@ func (o *options) checkHandles(cfg *config.Config) error {
 
 // hasTenants reports whether handles and writers may be those of tenants.
 func (o *options) hasTenants(cfg *config.Config) bool {
-	return o.tenants != nil || cfg.Tenants.Listed()
+	return o.tenants != nil || cfg.Tenants.File != ""
 }
 
 // check finds a writer whose rows the relay would not read.

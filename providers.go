@@ -104,23 +104,17 @@ func openTable(ctx context.Context, cfg *config.Config, name string, o *options)
 	if database.Driver == outbox.SQLite {
 		warnOfTwoSQLites(ctx, name, o.log)
 	}
-	return connect(ctx, database, table, cfg.Outbox.PartitionByDay, conns, false)
+	return connect(ctx, database, table, conns, false)
 }
 
-// connect opens a store with connections of its own; a brief one is for a question or two.
-func connect(ctx context.Context, database config.Database, table string, byDay bool, conns int, brief bool) (driver.Store, error) {
+// connect opens a store and its connections; brief says that it answers a question or two.
+func connect(ctx context.Context, database config.Database, table string, conns int, brief bool) (driver.Store, error) {
 	dsn := database.DSN.Reveal()
-	if byDay && database.Driver != outbox.Postgres {
-		return nil, fmt.Errorf("outbox.partition is day, which is for PostgreSQL, and the driver is %s", database.Driver)
-	}
 	switch database.Driver {
 	case outbox.Postgres:
 		opts := []postgres.Option{postgres.WithMaxConns(conns)}
 		if brief {
 			opts = append(opts, postgres.WithBriefUse())
-		}
-		if byDay {
-			opts = append(opts, postgres.WithHistory())
 		}
 		store, err := postgres.Open(ctx, dsn, table, opts...)
 		if err != nil {

@@ -102,9 +102,6 @@ func (r *Relay) Close() error {
 		for _, cancel := range r.cancels {
 			cancel()
 		}
-		if r.tenants != nil {
-			r.tenants.source.close()
-		}
 		var problems []error
 		for _, name := range slices.Sorted(maps.Keys(r.brokers)) {
 			ctx, cancel := context.WithTimeout(context.Background(), closeTimeout) // what closes has no caller to wait for

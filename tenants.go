@@ -1,8 +1,8 @@
 package fanout
 
 import (
+	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -32,87 +32,56 @@ import (
 // "tenants". After an error, and a panic, all stays as it is. list must return when ctx ends, as the end
 // of Run waits for it. The handles of [WithDB] and the writers of [WithWriter] may have the names of
 // tenants; others are connected while the relay runs: [Relay.ConnectDB], [Relay.ConnectWriter]. It
-// excludes a file and a query in the configuration.
+// excludes a file in the configuration.
 func WithTenants(list func(ctx context.Context) (map[string]config.Database, error)) Option {
 	return func(o *options) { o.tenants = list }
 }
 
-// Tenants asks the file, the query or the function of [WithTenants] once which tenants there are, for
-// tools. Those that are found are returned beside an error, which names the entries that are wrong. Where
-// no tenants are configured it returns none. Of the options, WithDB and WithTenants count.
+// Tenants asks the file, or the function of [WithTenants], once which tenants there are, for tools. Those
+// that are found are returned beside an error, which names the entries that are wrong. Where no tenants
+// are configured it returns none. Of the options, WithTenants counts.
 func Tenants(ctx context.Context, cfg *config.Config, opts ...Option) (map[string]config.Database, error) {
-	source, err := newTenantSource(cfg, gather(opts))
-	if source == nil {
+	list, err := tenantSource(cfg, gather(opts))
+	if list == nil {
 		return nil, err
 	}
-	defer source.close()
-	list, err := source.list(ctx)
+	listing, err := list(ctx)
 	problems := []error{err}
-	for _, name := range slices.Sorted(maps.Keys(list.Refused)) {
-		problems = append(problems, fmt.Errorf("fanout: tenant %q: %w", name, list.Refused[name]))
+	for _, name := range slices.Sorted(maps.Keys(listing.Refused)) {
+		problems = append(problems, fmt.Errorf("fanout: tenant %q: %w", name, listing.Refused[name]))
 	}
-	return list.Tenants, errors.Join(problems...)
+	return listing.Tenants, errors.Join(problems...)
 }
 
-// tenantSource says which tenants there are.
-type tenantSource struct {
-	cfg    *config.Config
-	ask    func(ctx context.Context) (map[string]config.Database, error) // nil: there is a file
-	handle *sql.DB                                                       // ours; nil: none
-}
+// lister says which tenants there are.
+type lister func(ctx context.Context) (tenants.Listing[config.Database], error)
 
-// newTenantSource is nil where there are no tenants.
-func newTenantSource(cfg *config.Config, o *options) (*tenantSource, error) {
-	section := cfg.TenantSettings()
+// tenantSource is nil where there are no tenants.
+func tenantSource(cfg *config.Config, o *options) (lister, error) {
 	switch {
-	case o.tenants != nil && section.Listed():
-		return nil, errors.New("fanout: WithTenants: the configuration lists tenants, too: remove tenants.file and tenants.query, or the option")
-	case o.tenants != nil:
-		return &tenantSource{cfg: cfg, ask: o.tenants}, nil
-	case section.File != "":
-		return &tenantSource{cfg: cfg}, nil
-	case section.Query.SQL == "":
+	case o.tenants != nil && cfg.Tenants.File != "":
+		return nil, errors.New("fanout: WithTenants: the configuration lists tenants, too: remove tenants.file, or the option")
+	case o.tenants == nil && cfg.Tenants.File == "":
 		return nil, nil //nolint:nilnil // which is no error
 	}
-	source := &tenantSource{cfg: cfg}
-	db, owned, err := openTenantQuery(cfg.Databases[section.Query.Database], o.handles[section.Query.Database])
-	if err != nil {
-		return nil, fmt.Errorf("fanout: tenants.query: database %q: %w", section.Query.Database, err)
-	}
-	if owned {
-		source.handle = db
-	}
-	source.ask = func(ctx context.Context) (map[string]config.Database, error) {
-		return queryTenants(ctx, db, cfg.Databases[section.Query.Database].Driver, section)
-	}
-	return source, nil
-}
-
-func (s *tenantSource) close() {
-	if s != nil && s.handle != nil {
-		_ = s.handle.Close() // nothing is left to be written
-	}
-}
-
-// list asks once.
-func (s *tenantSource) list(ctx context.Context) (list tenants.Listing[config.Database], err error) {
-	if s.ask == nil {
-		list.Tenants, list.Refused, err = s.cfg.ReadTenants()
+	return func(ctx context.Context) (list tenants.Listing[config.Database], err error) {
+		if o.tenants == nil {
+			list.Tenants, list.Refused, err = cfg.ReadTenants()
+			hold(list.Tenants, list.Refused)
+			return list, err
+		}
+		found, err := o.tenants(ctx)
+		if err == nil {
+			list.Tenants, list.Refused, err = cfg.CheckTenants(found)
+		}
 		return list, err
-	}
-	found, err := s.ask(ctx)
-	if err != nil {
-		return list, err
-	}
-	list.Tenants, list.Refused, err = s.cfg.CheckTenants(found)
-	return list, err
+	}, nil
 }
 
 // tenantPool opens, visits and connects the tenants of a relay.
 type tenantPool struct {
 	*tenants.Supervisor[config.Database]
 
-	source  *tenantSource
 	relay   *Relay
 	cfg     *config.Config
 	options *options
@@ -125,17 +94,12 @@ type tenantPool struct {
 
 // openTenants prepares the tenants, which are opened while the relay runs; nil where there are none.
 func (r *Relay) openTenants(cfg *config.Config, o *options, common relay.EngineConfig) error {
-	source, err := newTenantSource(cfg, o)
-	if source == nil {
+	list, err := tenantSource(cfg, o)
+	if list == nil {
 		return err
 	}
-	defer func() {
-		if r.tenants == nil { // else the relay closes it
-			source.close()
-		}
-	}()
 	section := cfg.TenantSettings()
-	pool := &tenantPool{source: source, relay: r, cfg: cfg, options: o, engine: common, first: r.engine, handles: maps.Clone(o.handles)}
+	pool := &tenantPool{relay: r, cfg: cfg, options: o, engine: common, first: r.engine, handles: maps.Clone(o.handles)}
 	if pool.first == nil { // it does not run, and is what the process is called in all of them
 		silent := common
 		silent.Observer = nil
@@ -144,9 +108,9 @@ func (r *Relay) openTenants(cfg *config.Config, o *options, common relay.EngineC
 		}
 	}
 	pool.Supervisor = tenants.New(tenants.Config[config.Database]{
-		List: source.list, Visit: pool.visit, Open: pool.open,
+		List: list, Visit: pool.visit, Open: pool.open,
 		Every: section.Every, VisitEvery: section.VisitEvery, IdleAfter: section.IdleAfter, Visits: section.Visits, MaxAwake: section.MaxAwake,
-		PurgeEvery: cfg.Cleanup.Interval, Log: o.log, Remedy: tenantRemedy,
+		PurgeEvery: cmp.Or(cfg.Cleanup.Interval, cleanup.DefaultInterval), Log: o.log, Remedy: tenantRemedy,
 	})
 	r.tenants = pool
 	return nil
@@ -220,7 +184,7 @@ func openTenant(ctx context.Context, cfg *config.Config, database config.Databas
 	if database.Driver == outbox.MySQL || database.Driver == outbox.SQLServer {
 		conns = max(conns, 2) // a purge needs a second one beside its lock, and Check refuses a pool without
 	}
-	store, err := connect(ctx, database, table, cfg.Outbox.PartitionByDay, conns, brief)
+	store, err := connect(ctx, database, table, conns, brief)
 	if err == nil {
 		store.Know(cfg.BrokerNames()...)
 	}

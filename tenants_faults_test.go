@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -97,27 +96,6 @@ func TestTenantsFileIsNotMade(t *testing.T) {
 	}
 }
 
-// A query that says nothing of notifications leaves them as the section has them, as a file does.
-func TestQueriedTenantsNotify(t *testing.T) {
-	t.Parallel()
-	dsn, db := sqliteTenant(t)
-	_, err := db.ExecContext(t.Context(), "CREATE TABLE tenants AS SELECT 'a' AS name, 'postgres://x' AS dsn, 'postgres' AS driver, NULL AS notify "+
-		"UNION ALL SELECT 'b', 'x', 'mysql', NULL UNION ALL SELECT 'c', 'x', 'postgres', false")
-	require.NoError(t, err)
-	for _, columns := range []string{"name, dsn, driver", "name, dsn, driver, notify"} {
-		for section, notifies := range map[string]bool{"": true, ", notify: false": false} {
-			cfg, err := config.Parse([]byte("databases: {main: {driver: sqlite, dsn: '"+dsn+"'}}\nbrokers: {default: {type: memory}}\n"+
-				"tenants: {query: {database: main, sql: 'SELECT "+columns+" FROM tenants'}"+section+"}\n"), "fanout.yaml", config.WithBrokerTypes(fanout.BrokerTypes()...))
-			require.NoError(t, err)
-			found, err := fanout.Tenants(t.Context(), cfg)
-			require.NoError(t, err)
-			assert.Equal(t, notifies, found["a"].Notify, "%s%s", columns, section)
-			assert.False(t, found["b"].Notify)
-			assert.Equal(t, notifies && columns == "name, dsn, driver", found["c"].Notify, "%s%s", columns, section)
-		}
-	}
-}
-
 // Columns that were mixed up show no password.
 func TestTenantNamesThatAreSecrets(t *testing.T) {
 	t.Parallel()
@@ -128,37 +106,4 @@ func TestTenantNamesThatAreSecrets(t *testing.T) {
 	}))
 	require.ErrorContains(t, err, "use letters, digits")
 	assert.NotContains(t, err.Error(), "s3cret")
-}
-
-// A query of tenants changes nothing, and the connection can write afterwards.
-func TestTenantsQueryOnlyReads(t *testing.T) {
-	t.Parallel()
-	_, list := schemaTenants(t, 1)
-	lite, db := sqliteTenant(t)
-	for driver, dsn := range map[string]string{"sqlite": lite, "postgres": list["tenant_000"].DSN.Reveal(), "mysql": testenv.MySQL(t)} {
-		db := db
-		switch driver {
-		case "postgres":
-			db = opened(t, "pgx", dsn)
-		case "mysql":
-			db = opened(t, "mysql", dsn)
-		}
-		_, err := db.ExecContext(t.Context(), "CREATE TABLE tenants AS SELECT 'a' AS name, 'x' AS dsn")
-		require.NoError(t, err)
-		queries := []string{"DELETE FROM tenants"}
-		if driver != "mysql" { // whose DDL ends the transaction first
-			queries = append(queries, "DROP TABLE tenants", "DELETE FROM tenants RETURNING name, dsn")
-		}
-		for _, query := range queries {
-			cfg, err := config.Parse([]byte("databases: {main: {driver: "+driver+", dsn: '"+dsn+"'}}\nbrokers: {default: {type: memory}}\n"+
-				"tenants: {query: {database: main, sql: '"+query+"'}}\n"), "fanout.yaml", config.WithBrokerTypes(fanout.BrokerTypes()...))
-			require.NoError(t, err)
-			_, err = fanout.Tenants(t.Context(), cfg)
-			require.Error(t, err)
-			if driver == "postgres" || driver == "mysql" || strings.Contains(query, "RETURNING") { // SQLite finds no columns first
-				require.ErrorContains(t, err, "the query may only read: use a SELECT", "%s: %s, rows left: %d", driver, query, count(t, db, "SELECT count(*) FROM tenants"))
-			}
-			assert.Equal(t, 1, count(t, db, "SELECT count(*) FROM tenants"), driver)
-		}
-	}
 }

@@ -30,54 +30,6 @@ func (l *landlord) says(text string) {
 	l.eventually(func() bool { return strings.Contains(l.log.String(), text) }, "the log lacks "+text)
 }
 
-// Tenants come, change and go with the rows of a query. A row that is wrong costs no other, and a query
-// that fails removes nothing.
-func TestTenantsFromAQuery(t *testing.T) {
-	testenv.NeedLong(t)
-	t.Parallel()
-	_, schemas := schemaTenants(t, 4)
-	dsn := func(name string) string { return schemas[name].DSN.Reveal() }
-	main := opened(t, "pgx", dsn("tenant_003"))
-	exec := func(statement string, args ...any) {
-		t.Helper()
-		_, err := main.ExecContext(t.Context(), statement, args...)
-		require.NoError(t, err)
-	}
-	exec("CREATE TABLE tenants (name text, dsn text, driver text, notify boolean)")
-	exec("INSERT INTO tenants VALUES ('first', $1, 'postgres', true), ('odd', 'x', 'orcale', NULL), ('', 'x', NULL, NULL), (NULL, 'y', NULL, true)", dsn("tenant_000"))
-	l := runTenants(t, "{query: {database: main, sql: 'SELECT name, dsn, driver, notify FROM tenants'}, every: 1s, idle_after: 1s, visit_every: 1s}\n"+
-		"databases: {main: {driver: postgres, dsn: '"+dsn("tenant_003")+"'}}")
-	first := opened(t, "pgx", dsn("tenant_000"))
-	write(t, outbox.Postgres, first, "default", 2)
-	l.eventually(func() bool { return l.delivered("default") == 2 }, "the first tenant's")
-	l.says(`level=ERROR msg="tenant entry refused" tenant=odd`)
-	l.says(`level=ERROR msg="tenant entry refused" tenant=""`)
-
-	exec("INSERT INTO tenants VALUES ('second', $1, NULL, false)", dsn("tenant_001"))
-	write(t, outbox.Postgres, opened(t, "pgx", dsn("tenant_001")), "default", 3)
-	l.eventually(func() bool { return l.delivered("default") == 5 }, "that of one which was added")
-	exec("UPDATE tenants SET dsn = $1 WHERE name = 'second'", dsn("tenant_002"))
-	l.says(`msg="tenant changed" tenant=second`)
-	write(t, outbox.Postgres, opened(t, "pgx", dsn("tenant_002")), "partner", 1)
-	l.eventually(func() bool { return l.delivered("partner") == 1 }, "that of the database to which it moved")
-
-	exec("ALTER TABLE tenants RENAME TO renamed")
-	l.says(`level=ERROR msg="tenants not listed"`)
-	write(t, outbox.Postgres, first, "partner", 1)
-	l.eventually(func() bool { return l.delivered("partner") == 2 }, "the last list is in force")
-	exec("ALTER TABLE renamed RENAME TO tenants")
-	l.says(`msg="tenants listed again"`)
-
-	exec("DELETE FROM tenants WHERE name = 'first'")
-	l.says(`msg="tenant removed" tenant=first`)
-	l.eventually(func() bool { return count(t, first, "SELECT count(*) FROM outbox_messages_instances") == 0 }, "the relay has left it")
-	write(t, outbox.Postgres, first, "default", 1)
-	write(t, outbox.Postgres, main, "default", 1) // the database of the query is one of the relay's
-	l.eventually(func() bool { return l.delivered("default") == 6 }, "that of the configuration's database")
-	l.end()
-	assert.Equal(t, 1, count(t, first, "SELECT count(*) FROM outbox_messages WHERE status = 'pending'"), "what is written to a tenant that was removed stays")
-}
-
 func opened(t *testing.T, driver, dsn string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open(driver, dsn)

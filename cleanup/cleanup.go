@@ -35,10 +35,9 @@ type Retention struct {
 
 // A Table is what a purge needs of one database. Every store is one.
 type Table interface {
-	// FinishedBrokers, Purge, PurgeHistory, Exclusive and Backlog are those of admin.Administration.
+	// FinishedBrokers, Purge, Exclusive and Backlog are those of admin.Administration.
 	FinishedBrokers(ctx context.Context) ([]string, error)
 	Purge(ctx context.Context, request admin.PurgeRequest) (int, error)
-	PurgeHistory(ctx context.Context, retention func(broker string) time.Duration, limit, most int, pause func() error) (int, error)
 	Exclusive(ctx context.Context, name string, f func(context.Context) error) (ran bool, err error)
 	Backlog(ctx context.Context) ([]admin.Backlog, error)
 }
@@ -151,33 +150,24 @@ func (s *Scheduler) purge(ctx context.Context, database string) (Report, error) 
 	report := Report{Database: database}
 	purger := s.cfg.Databases[database]
 	ran, err := purger.Exclusive(ctx, "cleanup", func(ctx context.Context) error {
-		published := func(broker string) time.Duration { return s.retention(broker).Published }
-		pause := func() error { return s.pace.giveWay(ctx, database, purger) }
-		days, err := purger.PurgeHistory(ctx, published, s.cfg.BatchSize, 0, pause)
-		report.Published += days
-		return errors.Join(err, s.purgeRows(ctx, database, &report)) // an error of one keeps nothing of the other
+		// The table names the brokers, not the configuration: rows of a broker that was removed must go, too.
+		brokers, err := purger.FinishedBrokers(ctx)
+		if err != nil {
+			return err
+		}
+		for _, broker := range brokers {
+			retention := s.retention(broker)
+			if err := s.drain(ctx, database, &report.Published, admin.PurgeRequest{Broker: broker, Status: outbox.StatusPublished, Retention: retention.Published}); err != nil {
+				return err
+			}
+			if err := s.drain(ctx, database, &report.Abandoned, admin.PurgeRequest{Broker: broker, Status: outbox.StatusAbandoned, Retention: retention.Abandoned}); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	report.Skipped = err == nil && !ran
 	return report, err
-}
-
-// purgeRows purges what is in the table itself.
-func (s *Scheduler) purgeRows(ctx context.Context, database string, report *Report) error {
-	// The table is asked, not the configuration: rows of a broker that was removed must go, too.
-	brokers, err := s.cfg.Databases[database].FinishedBrokers(ctx)
-	if err != nil {
-		return err
-	}
-	for _, broker := range brokers {
-		retention := s.retention(broker)
-		if err := s.drain(ctx, database, &report.Published, admin.PurgeRequest{Broker: broker, Status: outbox.StatusPublished, Retention: retention.Published}); err != nil {
-			return err
-		}
-		if err := s.drain(ctx, database, &report.Abandoned, admin.PurgeRequest{Broker: broker, Status: outbox.StatusAbandoned, Retention: retention.Abandoned}); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // drain removes batch after batch until one comes back short, and slows down while delivery lags.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
-	"errors"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -154,37 +153,6 @@ func TestPurgeGivesWay(t *testing.T) {
 		over.Wait()
 		check(5*time.Second, "no relay delivers that any more")
 		check(0, "nor now")
-	})
-}
-
-// locked is a table whose history gives some rows, and then fails.
-type locked struct{ cleanup.Table }
-
-func (locked) PurgeHistory(_ context.Context, retention func(string) time.Duration, limit, _ int, _ func() error) (int, error) {
-	if limit != cleanup.DefaultBatchSize || retention("a") != 9*day || retention("b") != cleanup.DefaultPublishedRetention {
-		return 0, errors.New("wrong arguments")
-	}
-	return 3, errLocked
-}
-
-var errLocked = errors.New("locked")
-
-// What keeps the history from being purged keeps nothing from the table's own rows, and both are reported.
-func TestPurgeGoesOnBehindAHistory(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "outbox.db")
-	synctest.Test(t, func(t *testing.T) {
-		db, store := open(t, path)
-		defer db.Close()
-		insert(t, db, "a", outbox.StatusPublished, 10*day)
-		scheduler, err := cleanup.New(cleanup.Config{
-			Databases: map[string]cleanup.Table{"d": locked{store}}, Log: slog.New(slog.DiscardHandler), Brokers: map[string]cleanup.Retention{"a": {Published: 9 * day}},
-		})
-		require.NoError(t, err)
-		reports, err := scheduler.Purge(t.Context())
-		require.ErrorIs(t, err, errLocked)
-		assert.Equal(t, 4, reports[0].Published)
-		assert.Zero(t, count(t, db, "true"))
 	})
 }
 

@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -16,32 +15,11 @@ func (r *reader) checkShared(section *outboxSection, cfg *Config) {
 	if section.sound("lease", "publish_timeout") && policy.PublishTimeout >= policy.Lease {
 		r.problemf(section.where("publish_timeout"), section.path+".publish_timeout", timeoutOverLease, short(policy.PublishTimeout), short(policy.Lease))
 	}
-	if name := cfg.unpartitioned(); name != "" {
-		r.problemf(section.where("partition"), section.path+".partition", onlyPostgres, name, cfg.Databases[name].Driver)
-	}
 	if poll := section.poll; poll.sound("min", "max") && policy.PollMax < policy.PollMin {
 		r.problemf(poll.where("max"), poll.path+".max", "is %s, below poll.min (%s)", short(policy.PollMax), short(policy.PollMin))
 	}
 	r.checkDelays(section.retry, "base_delay", policy.Retry.BaseDelay, policy.Retry.MaxDelay)
 	r.checkDelays(section.breaker, "min_delay", policy.Breaker.MinDelay, policy.Breaker.MaxDelay)
-}
-
-// partitionDay is the word for Outbox.PartitionByDay.
-const partitionDay = "day"
-
-const onlyPostgres = "is day, but database %q is of driver %s: only PostgreSQL's outbox can be partitioned; leave it out"
-
-// unpartitioned is a database that cannot be partitioned where it should; empty where there is none.
-func (c *Config) unpartitioned() string {
-	if !c.Outbox.PartitionByDay {
-		return ""
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.Databases)) {
-		if driver := c.Databases[name].Driver; driver != outbox.Postgres && driver != "" {
-			return name
-		}
-	}
-	return ""
 }
 
 const timeoutOverLease = "is %s, but must be below outbox.lease (%s): a publish must end before others can claim its rows"

@@ -75,9 +75,6 @@ type Outbox struct {
 	// SerializeKeys makes writers of one ordering key take turns, see outbox.Routing. Default:
 	// false.
 	SerializeKeys bool
-	// PartitionByDay moves published rows to a history with a partition for each day, and whole days are
-	// dropped ("partition: day"): see docs/operations.md. PostgreSQL only. Default: false.
-	PartitionByDay bool
 	// Policy is what the file says about delivery; zero where it says nothing. [Config.Policy] adds
 	// a broker's overrides and the defaults.
 	Policy outbox.Policy

@@ -129,29 +129,6 @@ func TestNotify(t *testing.T) {
 	require.ErrorContains(t, err, "databases.x.notify: must be true or false")
 }
 
-// An outbox can be partitioned on PostgreSQL, which is said with the line that asks for it, also of a configuration in Go.
-func TestPartition(t *testing.T) {
-	t.Parallel()
-	const file = `
-databases: {default: {driver: %s, dsn: x}}
-outbox: {partition: %s}
-brokers:
-  default: {type: redis, url: redis://a/1}
-`
-	cfg, err := parsed(fmt.Appendf(nil, file, "postgres", "day"), "fanout.yaml")
-	require.NoError(t, err)
-	assert.True(t, cfg.Outbox.PartitionByDay)
-	require.NoError(t, cfg.Validate())
-	cfg, err = parsed(fmt.Appendf(nil, file, "sqlite", "none"), "fanout.yaml")
-	require.NoError(t, err)
-	cfg.Outbox.PartitionByDay = true
-	require.ErrorContains(t, cfg.Validate(), `outbox.partition: is day, but database "default" is of driver sqlite`)
-	_, err = parsed(fmt.Appendf(nil, file, "mysql", "day"), "fanout.yaml")
-	require.ErrorContains(t, err, `3:21: outbox.partition: is day, but database "default" is of driver mysql: only PostgreSQL's outbox can be partitioned; leave it out`)
-	_, err = parsed(fmt.Appendf(nil, file, "postgres", "month"), "fanout.yaml")
-	require.ErrorContains(t, err, `outbox.partition: "month" is not known: use none or day`)
-}
-
 func TestOnAbandon(t *testing.T) {
 	t.Parallel()
 	for choice, defers := range map[string]bool{"continue": false, "block": true} {

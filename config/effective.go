@@ -18,7 +18,7 @@ func (c *Config) Routing() outbox.Routing {
 	for _, database := range c.Databases {
 		routing.Notify = routing.Notify || database.Notify
 	}
-	if c.Tenants.Listed() {
+	if c.Tenants.File != "" {
 		routing.Notify = routing.Notify || c.notifies(c.TenantSettings().Driver)
 	}
 	routing = routing.WithDefaults()

@@ -88,7 +88,7 @@ func (r *reader) read(source []byte) *Config {
 	root := r.open(content, "", position{1, 1})
 	root.shape = r.describes
 	r.readDatabases(root.object("databases"), cfg, root.has("tenants"))
-	tenantsOf := r.readTenants(root.object("tenants"), cfg)
+	r.readTenants(root.object("tenants"), cfg)
 	consumers := r.readConsumers(root.object("consumers"), cfg)
 	shared := r.readOutbox(root.object("outbox"), cfg)
 	brokers := root.object("brokers")
@@ -100,7 +100,6 @@ func (r *reader) read(source []byte) *Config {
 	if !root.broken && !brokers.broken {
 		r.checkReferences(cfg, shared, brokers, targets)
 		r.checkConsumers(cfg, consumers)
-		r.checkTenants(cfg, tenantsOf)
 	}
 	sections := make([]*section, 0, len(targets))
 	for _, target := range targets {

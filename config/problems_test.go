@@ -126,7 +126,7 @@ monitor: {listen: x}
 			"21:3: outbox: unknown key \"serialise_keys\": did you mean \"serialize_keys\"?",
 			`22:3: outbox: unknown key "leese": did you mean "lease"?`,
 			`23:3: outbox: unknown key "frequency": use table, internal_broker, external_brokers, max_payload_bytes, ordering, workers, ` +
-				"batch_size, batch_bytes, lease, publish_timeout, shutdown_timeout, poll, retry, breaker, on_abandon, keep, serialize_keys or partition",
+				"batch_size, batch_bytes, lease, publish_timeout, shutdown_timeout, poll, retry, breaker, on_abandon, keep or serialize_keys",
 			`24:19: monitor.listen: "x" is no address to listen on: use a host and a port, as in 127.0.0.1:8088`,
 		}},
 		{"wrong types", `outbox:

@@ -17,6 +17,7 @@ type reader struct {
 	lookup   func(string) (string, bool)
 	what     string         // the document is; "": a configuration
 	most     int            // bytes that it may have; 0: maxBytes
+	hint     string         // what is added to a problem with a variable
 	types    []adapter.Type // whose adapters are linked
 	anchors  map[string]ast.Node
 	problems []Problem

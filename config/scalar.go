@@ -37,7 +37,7 @@ func (r *reader) scalar(f *field) (ok bool) {
 		return false
 	}
 	for _, flaw := range flaws {
-		r.rejectf(f, "%s", flaw)
+		r.rejectf(f, "%s%s", flaw, r.hint)
 	}
 	return len(flaws) == 0
 }

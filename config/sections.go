@@ -135,7 +135,6 @@ func (r *reader) readOutbox(o *object, cfg *Config) *outboxSection {
 	o.boolean("keep", &keep)
 	policy.DeletePublished = !keep
 	o.boolean("serialize_keys", &out.SerializeKeys)
-	out.PartitionByDay = o.choice("partition", "none", partitionDay) == partitionDay
 	o.close()
 	r.checkShared(section, cfg)
 	return section

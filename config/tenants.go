@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -20,15 +21,16 @@ const (
 	maxTenantBytes = 1 << 20
 )
 
+// tenantVariables is how the variables begin that an entry may use.
+const tenantVariables = "TENANT_"
+
 // Tenants are databases beside those of the configuration, which are added and removed while a relay
-// runs. A tenant that has nothing to do has no connection. Where neither File nor Query is set, an
-// application lists them in Go.
+// runs. A tenant that has nothing to do has no connection. Without a File, an application lists them in
+// Go.
 type Tenants struct {
 	// File lists them in the form of the section "databases", in YAML or JSON.
 	File string
-	// Query lists them in the place of a file.
-	Query TenantQuery
-	// Every is how often the file, the query or the application is asked. Default: 10 s.
+	// Every is how often the file is read, or the application asked. Default: 10 s.
 	Every time.Duration
 	// Driver is that of tenants which name none. Default: postgres.
 	Driver outbox.Dialect
@@ -50,38 +52,15 @@ type Tenants struct {
 	MaxAwake int
 }
 
-// TenantQuery asks a database for the tenants.
-type TenantQuery struct {
-	// Database is one of the configuration.
-	Database string
-	// SQL selects a row for each tenant, with the columns name and dsn, and, if need be, driver and
-	// notify. It is run with the rights of the database's DSN, and cannot change rows: read-only, or rolled
-	// back on SQL Server.
-	SQL string
-}
-
 // withDefaults fills in what is zero.
 func (t Tenants) withDefaults() Tenants {
-	fill := func(d *time.Duration, by time.Duration) {
-		if *d == 0 {
-			*d = by
-		}
-	}
-	fill(&t.Every, tenants.DefaultEvery)
-	fill(&t.IdleAfter, tenants.DefaultIdleAfter)
-	fill(&t.VisitEvery, tenants.DefaultVisitEvery)
-	if t.Driver == "" {
-		t.Driver = outbox.Postgres
-	}
-	if t.MaxConns == 0 {
-		t.MaxConns = defaultTenantConns
-	}
-	if t.Visits == 0 {
-		t.Visits = tenants.DefaultVisits
-	}
-	if t.MaxAwake == 0 {
-		t.MaxAwake = tenants.DefaultMaxAwake
-	}
+	t.Every = cmp.Or(t.Every, tenants.DefaultEvery)
+	t.IdleAfter = cmp.Or(t.IdleAfter, tenants.DefaultIdleAfter)
+	t.VisitEvery = cmp.Or(t.VisitEvery, tenants.DefaultVisitEvery)
+	t.Driver = cmp.Or(t.Driver, outbox.Postgres)
+	t.MaxConns = cmp.Or(t.MaxConns, defaultTenantConns)
+	t.Visits = cmp.Or(t.Visits, tenants.DefaultVisits)
+	t.MaxAwake = cmp.Or(t.MaxAwake, tenants.DefaultMaxAwake)
 	return t
 }
 
@@ -91,19 +70,10 @@ const (
 	maxVisits          = 100
 )
 
-// readTenants returns the field that names a database.
-func (r *reader) readTenants(o *object, cfg *Config) (database *field) {
+func (r *reader) readTenants(o *object, cfg *Config) {
 	t := &cfg.Tenants
 	*t = t.withDefaults()
 	o.text("file", &t.File)
-	query := o.object("query")
-	database = query.text("database", &t.Query.Database)
-	query.text("sql", &t.Query.SQL)
-	if o.has("query") {
-		query.require("database", ": use the name of a database of the configuration")
-		query.require("sql", ": use a query such as SELECT name, dsn FROM tenants")
-	}
-	query.close()
 	o.duration("every", &t.Every, time.Second)
 	if driver := o.choice("driver", dialects()...); driver != "" {
 		t.Driver = outbox.Dialect(driver)
@@ -120,22 +90,8 @@ func (r *reader) readTenants(o *object, cfg *Config) (database *field) {
 	switch f := o.find("visit_every"); {
 	case f != nil && !f.bad && t.VisitEvery > tenants.LongestVisitEvery:
 		o.rejectf(f, "is %s: use at most %s", short(t.VisitEvery), short(tenants.LongestVisitEvery))
-	case o.has("file") && o.has("query"):
-		o.problemf(o.find("query").key, o.path, "has a file and a query: remove one of them")
-	case len(o.fields) > 0 && !o.has("file") && !o.has("query"):
-		o.warnf(o.at, o.path, "lists no tenants: set file or query, or pass fanout.WithTenants in Go")
-	}
-	return database
-}
-
-// checkTenants refuses a database that there is not.
-func (r *reader) checkTenants(cfg *Config, database *field) {
-	if database == nil {
-		return
-	}
-	names := slices.Sorted(maps.Keys(cfg.Databases))
-	if _, ok := cfg.Databases[database.text]; !ok {
-		r.rejectf(database, "databases has no entry %s%s", shownName(database.source), suggest(database.source, names))
+	case len(o.fields) > 0 && !o.has("file"):
+		o.warnf(o.at, o.path, "lists no tenants: set file, or pass fanout.WithTenants in Go")
 	}
 }
 
@@ -148,17 +104,6 @@ func (v *validation) checkTenants() {
 	t := v.cfg.Tenants
 	if t.Driver != "" {
 		v.checkDriver("tenants", t.Driver)
-	}
-	if t.File != "" && t.Query != (TenantQuery{}) {
-		v.problemf("tenants", "has a file and a query: remove one of them")
-	}
-	if t.Query != (TenantQuery{}) {
-		if _, ok := v.cfg.Databases[t.Query.Database]; !ok {
-			v.problemf("tenants.query.database", "databases has no entry %s", shownName(t.Query.Database))
-		}
-		if t.Query.SQL == "" {
-			v.problemf("tenants.query", "sql is missing: use a query such as SELECT name, dsn FROM tenants")
-		}
 	}
 	for key, d := range map[string]time.Duration{"every": t.Every, "idle_after": t.IdleAfter, "visit_every": t.VisitEvery} {
 		if d < 0 {
@@ -178,9 +123,9 @@ func (v *validation) checkTenants() {
 // TenantSettings are the settings of the tenants, with their defaults.
 func (c *Config) TenantSettings() Tenants { return c.Tenants.withDefaults() }
 
-// ReadTenants reads the file of the tenants. An entry that is wrong is among the refused ones, by its
-// name, and costs no other. The error says that the file as a whole cannot be read: then nothing is
-// known. Entries are those of [Config.CheckTenants].
+// ReadTenants reads the file of the tenants. An entry that is wrong is refused, under its name, and costs
+// no other. The error says that the file as a whole cannot be read: then nothing is known. Its entries may
+// use variables that begin with TENANT_, and no others: whoever writes the list could send those anywhere.
 func (c *Config) ReadTenants() (found map[string]Database, refused map[string]error, err error) {
 	source, err := os.ReadFile(c.Tenants.File)
 	if err != nil {
@@ -189,14 +134,16 @@ func (c *Config) ReadTenants() (found map[string]Database, refused map[string]er
 		}
 		return nil, nil, fmt.Errorf("config: read the tenants: %w", err)
 	}
-	return c.ParseTenants(source, c.Tenants.File)
-}
-
-// ParseTenants is [Config.ReadTenants] of a file in memory; name stands for it in messages.
-func (c *Config) ParseTenants(source []byte, name string) (found map[string]Database, refused map[string]error, err error) {
-	r := &reader{file: name, lookup: os.LookupEnv, what: "a list of tenants", most: maxTenantBytes}
-	if c.lookup != nil {
-		r.lookup = c.lookup
+	lookup := c.lookup
+	if lookup == nil {
+		lookup = os.LookupEnv
+	}
+	r := &reader{file: c.Tenants.File, what: "a list of tenants", most: maxTenantBytes, hint: "; a list of tenants takes only variables that begin with " + tenantVariables}
+	r.lookup = func(name string) (string, bool) {
+		if !strings.HasPrefix(name, tenantVariables) {
+			return "", false
+		}
+		return lookup(name)
 	}
 	content := r.parseDocument(source)
 	if content != nil {
@@ -210,6 +157,14 @@ func (c *Config) ParseTenants(source []byte, name string) (found map[string]Data
 	if section.broken {
 		return nil, nil, &Error{Problems: r.problems}
 	}
+	entries, wrong := c.readEntries(r, section)
+	found, refused, err = c.CheckTenants(entries)
+	maps.Copy(wrong, refused)
+	return found, wrong, err
+}
+
+// readEntries reads the tenants of a file.
+func (c *Config) readEntries(r *reader, section *object) (found map[string]Database, refused map[string]error) {
 	found, refused = map[string]Database{}, map[string]error{}
 	settled := len(r.problems)
 	r.readNamed(section, func(name string, entry *object) {
@@ -239,9 +194,7 @@ func (c *Config) ParseTenants(source []byte, name string) (found map[string]Data
 	for name := range refused {
 		delete(found, name)
 	}
-	found, more, err := c.CheckTenants(found)
-	maps.Copy(refused, more)
-	return found, refused, err
+	return found, refused
 }
 
 // cut is the first name of a path.
@@ -255,11 +208,10 @@ func (c *Config) notifies(driver outbox.Dialect) bool {
 	return driver == outbox.Postgres && !c.Tenants.Silent
 }
 
-// CheckTenants looks at tenants that a query or the application has listed: names as those of
-// databases, which no database of the configuration has, drivers that there are, and a DSN of its
-// own: of several names with one DSN the first is right. A tenant without a driver takes that of the
-// section, and then notifies as the section says. What is wrong is among the refused ones. The error
-// says that there are too many.
+// CheckTenants looks at tenants that a file or the application has listed: at names, which are those of
+// databases that the configuration does not have, at drivers, and at DSNs: of several names with one DSN
+// the first is right. A tenant without a driver takes that of the section, and then notifies as the
+// section says. The error says that there are too many; what is wrong with one is among the refused.
 func (c *Config) CheckTenants(listed map[string]Database) (found map[string]Database, refused map[string]error, err error) {
 	if len(listed) > maxTenants {
 		return nil, nil, fmt.Errorf("config: there are %d tenants: one relay takes at most %d; give each of several relays a part of them", len(listed), maxTenants)
@@ -310,6 +262,3 @@ func refusedName(name string) string {
 	}
 	return name
 }
-
-// Listed reports whether the configuration says where the tenants are.
-func (t Tenants) Listed() bool { return t.File != "" || t.Query.SQL != "" }

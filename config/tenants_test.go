@@ -21,27 +21,26 @@ const withTenants = "databases: {main: {driver: postgres, dsn: 'postgres://main'
 
 func parseTenants(t *testing.T, section string) (*config.Config, error) {
 	t.Helper()
-	lookup := func(name string) (string, bool) { return "postgres://of-" + name, name == "ACME" }
+	lookup := func(name string) (string, bool) {
+		return "postgres://of-" + name, name == "TENANT_ACME" || name == "ACME"
+	}
 	return config.Parse([]byte(withTenants+section), "fanout.yaml", config.WithEnv(lookup), linked)
 }
 
 func TestTenantsSection(t *testing.T) {
 	t.Parallel()
-	cfg, err := parseTenants(t, "tenants: {query: {database: main, sql: 'SELECT name, dsn FROM tenants'}, every: 5s, notify: false, visits: 2}\n")
+	cfg, err := parseTenants(t, "tenants: {file: t.yaml, every: 5s, notify: false, visits: 2}\n")
 	require.NoError(t, err)
 	assert.Equal(t, config.Tenants{
-		Query: config.TenantQuery{Database: "main", SQL: "SELECT name, dsn FROM tenants"}, Every: 5 * time.Second, Driver: outbox.Postgres, Silent: true,
+		File: "t.yaml", Every: 5 * time.Second, Driver: outbox.Postgres, Silent: true,
 		MaxConns: 4, IdleAfter: time.Minute, VisitEvery: 30 * time.Second, Visits: 2, MaxAwake: 20,
 	}, cfg.Tenants)
 	require.NoError(t, cfg.Validate())
 	for section, problem := range map[string]string{
-		"{query: {database: mian, sql: SELECT 1}}":   `fanout.yaml:3:29: tenants.query.database: databases has no entry "mian": did you mean "main"?`,
-		"{query: {sql: SELECT 1}}":                   "fanout.yaml:3:11: tenants.query: database is missing: use the name of a database of the configuration",
-		"{file: a, query: {database: main, sql: s}}": "fanout.yaml:3:20: tenants: has a file and a query: remove one of them",
-		"{file: a, visit_every: 2m}":                 "fanout.yaml:3:33: tenants.visit_every: is 2m: use at most 1m",
-		"{file: a, idle_after: 2ms}":                 "fanout.yaml:3:32: tenants.idle_after: is \"2ms\": use at least 1s",
-		"{file: a, max_awake: 2001}":                 "fanout.yaml:3:31: tenants.max_awake: is \"2001\": use 1 to 2000",
-		"{file: a, visits: 0}":                       "fanout.yaml:3:28: tenants.visits: is \"0\": use 1 to 100",
+		"{file: a, visit_every: 2m}": "fanout.yaml:3:33: tenants.visit_every: is 2m: use at most 1m",
+		"{file: a, idle_after: 2ms}": "fanout.yaml:3:32: tenants.idle_after: is \"2ms\": use at least 1s",
+		"{file: a, max_awake: 2001}": "fanout.yaml:3:31: tenants.max_awake: is \"2001\": use 1 to 2000",
+		"{file: a, visits: 0}":       "fanout.yaml:3:28: tenants.visits: is \"0\": use 1 to 100",
 	} {
 		_, err := parseTenants(t, "tenants: "+section+"\n")
 		assert.EqualError(t, err, problem, section)
@@ -69,16 +68,16 @@ func TestTenantsFile(t *testing.T) {
 	_, _, err = cfg.ReadTenants()
 	require.ErrorIs(t, err, os.ErrNotExist)
 
-	acme := config.Database{Driver: outbox.Postgres, DSN: "postgres://of-ACME", Notify: true}
-	found, refused, err := read("acme: {dsn: '${ACME}'}\nlocal: {driver: sqlite, dsn: /data/local.db}\nquiet: {dsn: 'postgres://q', notify: false}\n" +
-		"nothing: {driver: postgres}\nunset: {dsn: '${NOT_SET}'}\nother: {driver: oracle, dsn: s3cret-0}\nmain: {dsn: x}\nACME: {dsn: x}\n-bad: {dsn: x}\nmore: {dsn: x, pool: 7}\n")
+	acme := config.Database{Driver: outbox.Postgres, DSN: "postgres://of-TENANT_ACME", Notify: true}
+	found, refused, err := read("acme: {dsn: '${TENANT_ACME}'}\nlocal: {driver: sqlite, dsn: /data/local.db}\nquiet: {dsn: 'postgres://q', notify: false}\n" +
+		"nothing: {driver: postgres}\nunset: {dsn: '${ACME}'}\nother: {driver: oracle, dsn: s3cret-0}\nmain: {dsn: x}\nACME: {dsn: x}\n-bad: {dsn: x}\nmore: {dsn: x, pool: 7}\n")
 	require.NoError(t, err)
 	assert.Equal(t, map[string]config.Database{
 		"acme": acme, "local": {Driver: outbox.SQLite, DSN: "/data/local.db"}, "quiet": {Driver: outbox.Postgres, DSN: "postgres://q"},
 	}, found)
 	assert.Equal(t, map[string]string{
 		"nothing": "dsn is missing: use the connection string of the tenant's database",
-		"unset":   "FILE:5:14: unset.dsn: environment variable NOT_SET is not set: set it, or write ${NOT_SET:-default}",
+		"unset":   "FILE:5:14: unset.dsn: environment variable ACME is not set: set it, or write ${ACME:-default}; a list of tenants takes only variables that begin with TENANT_",
 		"other":   `FILE:6:17: other.driver: "oracle" is not known: use postgres, sqlserver, mysql or sqlite`,
 		"main":    "a database of the configuration has this name: use another one",
 		"ACME":    `FILE:8:1: ACME: differs from "acme" in line 1 only in capitals, which some databases do not tell apart`,
@@ -86,7 +85,7 @@ func TestTenantsFile(t *testing.T) {
 		"more":    `FILE:10:16: more: unknown key "pool": use driver, dsn or notify`,
 	}, refused)
 
-	found, refused, err = read("{\n  \"acme\": {\"dsn\": \"${ACME}\"}\n}\n")
+	found, refused, err = read("{\n  \"acme\": {\"dsn\": \"${TENANT_ACME}\"}\n}\n")
 	require.NoError(t, err)
 	assert.Equal(t, map[string]config.Database{"acme": acme}, found)
 	assert.Empty(t, refused)
@@ -122,7 +121,7 @@ func TestCheckTenants(t *testing.T) {
 // What follows a comma of a value without quotes is read as a key, which the problem says.
 func TestAValueThatNeedsQuotes(t *testing.T) {
 	t.Parallel()
-	_, err := parsed([]byte("tenants: {query: {database: a, sql: SELECT name, dsn FROM tenants}}\n"), "fanout.yaml")
-	require.ErrorContains(t, err, `unknown key "dsn FROM tenants"`)
+	_, err := parsed([]byte("databases: {a: {driver: postgres, dsn: host=db, user is me}}\n"), "fanout.yaml")
+	require.ErrorContains(t, err, `unknown key "user is me"`)
 	require.ErrorContains(t, err, "; a value with a comma within {} needs quotes")
 }

@@ -37,9 +37,6 @@ func (c *Config) Validate() error {
 			v.problemf(path+".broker", "no messages are delivered to a broker %q%s", consumer.Broker, suggest(consumer.Broker, c.BrokerNames()))
 		}
 	}
-	if name := c.unpartitioned(); name != "" {
-		v.problemf("outbox.partition", onlyPostgres, name, c.Databases[name].Driver)
-	}
 	v.checkTenants()
 	v.checkReferences()
 	if err := c.Routing().Validate(); err != nil {

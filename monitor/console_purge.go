@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/gorm-fanout/fanout/outbox"
@@ -26,14 +25,11 @@ func (a *Action) ages() map[outbox.Status]time.Duration {
 	return ages
 }
 
-// purge takes its turn with the cleaner, which uses the same name.
+// purge runs when no cleaner does: both take the same name.
 func (r *run) purge(ctx context.Context) error {
 	ran, err := r.store.Exclusive(ctx, "cleanup", func(ctx context.Context) error {
 		brokers, err := r.finished(ctx)
 		if err != nil {
-			return err
-		}
-		if err := r.drainHistory(ctx); err != nil {
 			return err
 		}
 		for _, broker := range brokers {
@@ -68,29 +64,6 @@ func (r *run) drain(ctx context.Context, request admin.PurgeRequest) error {
 	}
 }
 
-// drainHistory removes what was published of a history that is kept by the day, which goes in whole days.
-func (r *run) drainHistory(ctx context.Context) error {
-	age := r.action.PublishedBefore
-	if age == 0 || r.left() <= 0 {
-		return nil
-	}
-	retention := func(broker string) time.Duration {
-		if only := r.action.Filter.Broker; only != "" && broker != only {
-			return math.MaxInt64
-		}
-		return age
-	}
-	most := 0
-	if r.action.Limit > 0 {
-		most = r.action.Limit - int(r.result.Changed)
-	}
-	n, err := r.store.PurgeHistory(ctx, retention, actionChunk, most, nil)
-	if n > 0 {
-		r.done(n)
-	}
-	return err
-}
-
 // finished are the brokers that a purge is for.
 func (r *run) finished(ctx context.Context) ([]string, error) {
 	if broker := r.action.Filter.Broker; broker != "" {
@@ -101,7 +74,7 @@ func (r *run) finished(ctx context.Context) ([]string, error) {
 	})
 }
 
-// countOld counts what a purge would remove, up to 10,000 rows of each broker and status, by this
+// countOld counts the rows that a purge would remove, up to 10,000 of each broker and status, by this
 // machine's clock.
 func (r *run) countOld(ctx context.Context) error {
 	brokers, err := r.finished(ctx)
@@ -112,19 +85,11 @@ func (r *run) countOld(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	whole, err := r.wholeDays(ctx)
-	if err != nil {
-		return err
-	}
 	now := time.Now()
 	for _, broker := range brokers {
 		for status, age := range r.action.ages() {
 			var n int64
-			before := now.Add(-age)
-			if whole && status == outbox.StatusPublished {
-				before = before.Truncate(24 * time.Hour) // days are those of UTC
-			}
-			request := admin.ListRequest{Broker: broker, Status: status, After: admin.Position{Time: before, ID: math.MaxInt64}}
+			request := admin.ListRequest{Broker: broker, Status: status, After: admin.Position{Time: now.Add(-age), ID: math.MaxInt64}}
 			more, err := r.console.walk(ctx, r.database, request, maxFailures, func(record *admin.Record) {
 				if !waiting[row{record.Broker, record.MessageID}] {
 					n++
@@ -140,14 +105,6 @@ func (r *run) countOld(ctx context.Context) error {
 		r.result.Matched = admin.Count{N: most, More: true}
 	}
 	return nil
-}
-
-// wholeDays reports whether what is published goes in whole days.
-func (r *run) wholeDays(ctx context.Context) (bool, error) {
-	diagnosis, err := ask(ctx, r.console, r.database, func(ctx context.Context, store admin.Administration) (admin.Diagnosis, error) {
-		return store.Diagnose(ctx)
-	})
-	return slices.Contains(diagnosis.Settings, admin.Setting{Name: "outbox.partition", Value: "day"}), err
 }
 
 // waitedFor are the abandoned rows, by broker and message, for which a key waits: a purge spares

@@ -350,12 +350,6 @@ func (f *fake) FinishedBrokers(context.Context) ([]string, error) {
 	return names, err
 }
 
-func (*fake) PurgeHistory(context.Context, func(string) time.Duration, int, int, func() error) (int, error) {
-	return 0, nil
-}
-
-func (*fake) Diagnose(context.Context) (admin.Diagnosis, error) { return admin.Diagnosis{}, nil }
-
 func (f *fake) Purge(_ context.Context, q admin.PurgeRequest) (int, error) {
 	unlock, err := f.lock()
 	defer unlock()

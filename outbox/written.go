@@ -9,60 +9,31 @@ import (
 	"github.com/google/uuid"
 )
 
-// Queryer is what a look needs: *sql.DB, *sql.Tx, *sql.Conn and GORM's pools have it.
+// A Queryer runs a query: a *sql.DB, *sql.Tx, *sql.Conn or a pool of GORM's.
 type Queryer interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// idsAtOnce bounds the parameters of one look.
+// idsAtOnce bounds the parameters of a query.
 const idsAtOnce = 100
 
-// Written returns those of the message ids that have a row in the table, as far as db sees it. Rows
-// that were published may have been purged. Writers have the right to ask: it needs the column
-// message_id.
+// Written returns the message ids that have a row that db sees. A published row may have been purged
+// since. The query reads the column message_id, which writers may.
 func (i *Inserter) Written(ctx context.Context, db Queryer, ids []uuid.UUID) (there []uuid.UUID, err error) {
-	everywhere, err := i.everywhere(ctx, db)
-	for len(ids) > 0 && err == nil {
-		n := min(len(ids), idsAtOnce)
-		there, err = i.appendWritten(ctx, db, everywhere, there, ids[:n])
-		ids = ids[n:]
-	}
-	if err != nil {
-		return nil, fmt.Errorf("outbox: look for messages in %s: %w", i.table, err)
+	for some := range slices.Chunk(ids, idsAtOnce) {
+		if there, err = i.appendWritten(ctx, db, there, some); err != nil {
+			return nil, fmt.Errorf("outbox: look for messages in %s: %w", i.table, err)
+		}
 	}
 	return there, nil
 }
 
-// everywhere is where all rows are: in the table, or in the view of it and its history where it is
-// partitioned by day, which writers are not told.
-func (i *Inserter) everywhere(ctx context.Context, db Queryer) (table string, err error) {
-	if i.dialect != Postgres {
-		return i.table, nil
-	}
-	const text = "SELECT count(*) = 2 FROM pg_class WHERE oid = to_regclass($1) AND relkind = 'v' OR oid = to_regclass($2) AND relkind = 'p'"
-	rows, err := db.QueryContext(ctx, text, i.table+"_all", i.table+"_history")
-	if err != nil {
-		return "", err //nolint:wrapcheck // by the caller
-	}
-	defer rows.Close()
-	partitioned := false
-	for rows.Next() {
-		if err := rows.Scan(&partitioned); err != nil {
-			return "", err //nolint:wrapcheck // by the caller
-		}
-	}
-	if partitioned {
-		return i.table + "_all", rows.Err() //nolint:wrapcheck // by the caller
-	}
-	return i.table, rows.Err() //nolint:wrapcheck // by the caller
-}
-
-func (i *Inserter) appendWritten(ctx context.Context, db Queryer, everywhere string, there, ids []uuid.UUID) ([]uuid.UUID, error) {
+func (i *Inserter) appendWritten(ctx context.Context, db Queryer, there, ids []uuid.UUID) ([]uuid.UUID, error) {
 	args := make([]any, len(ids))
 	for n, id := range ids {
 		args[n] = i.dialect.idArg(id)
 	}
-	rows, err := db.QueryContext(ctx, i.messagesSQL(everywhere, false, len(ids)), args...)
+	rows, err := db.QueryContext(ctx, i.messagesSQL(false, len(ids)), args...)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // by Written
 	}
@@ -77,23 +48,19 @@ func (i *Inserter) appendWritten(ctx context.Context, db Queryer, everywhere str
 	return there, rows.Err() //nolint:wrapcheck // by Written
 }
 
-// absent is how many of the rows have none in the table.
+// absent counts the rows that are not in the table.
 func (i *Inserter) absent(ctx context.Context, db Queryer, rows []Row) (n int, err error) {
 	type row struct {
 		message uuid.UUID
 		broker  string
 	}
 	there := map[row]bool{}
-	everywhere, err := i.everywhere(ctx, db)
-	if err != nil {
-		return 0, err
-	}
 	look := func(some []Row) error {
 		args := make([]any, len(some))
 		for k := range some {
 			args[k] = i.dialect.idArg(some[k].MessageID)
 		}
-		found, err := db.QueryContext(ctx, i.messagesSQL(everywhere, true, len(some)), args...)
+		found, err := db.QueryContext(ctx, i.messagesSQL(true, len(some)), args...)
 		if err != nil {
 			return err
 		}
@@ -120,8 +87,8 @@ func (i *Inserter) absent(ctx context.Context, db Queryer, rows []Row) (n int, e
 	return n, nil
 }
 
-// messagesSQL looks for messages, or for their rows.
-func (i *Inserter) messagesSQL(table string, rows bool, ids int) string {
+// messagesSQL finds message ids, with the brokers of their rows where rows is set.
+func (i *Inserter) messagesSQL(rows bool, ids int) string {
 	column := "CAST(message_id AS char(36))"
 	if i.dialect == MySQL {
 		column = "message_id"
@@ -133,7 +100,7 @@ func (i *Inserter) messagesSQL(table string, rows bool, ids int) string {
 		dst = append(dst, ", target_broker"...)
 	}
 	dst = append(dst, " FROM "...)
-	dst = append(dst, table...)
+	dst = append(dst, i.table...)
 	dst = append(dst, " WHERE message_id IN ("...)
 	for n := range ids {
 		if n > 0 {

@@ -105,11 +105,7 @@ func printSteps(cmd *cobra.Command, database string, steps []string) {
 
 func printMigrations(cmd *cobra.Command, cfg *config.Config, name string) error {
 	table := cfg.Routing().WithDefaults().Table
-	var of []postgres.Option
-	if cfg.Outbox.PartitionByDay {
-		of = append(of, postgres.WithHistory())
-	}
-	steps, err := postgres.Migrations(table, of...)
+	steps, err := postgres.Migrations(table)
 	switch dialect := cfg.Databases[name].Driver; dialect {
 	case outbox.Postgres:
 	case outbox.SQLServer:

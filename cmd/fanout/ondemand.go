@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"time"
 
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
@@ -199,13 +198,6 @@ func (d *onDemand) FinishedBrokers(ctx context.Context) ([]string, error) {
 // Purge implements admin.Administration.
 func (d *onDemand) Purge(ctx context.Context, request admin.PurgeRequest) (int, error) {
 	return answer(ctx, d, func(ctx context.Context, s store) (int, error) { return s.Purge(ctx, request) })
-}
-
-// PurgeHistory implements admin.Administration.
-func (d *onDemand) PurgeHistory(ctx context.Context, retention func(string) time.Duration, limit, most int, pause func() error) (int, error) {
-	return answer(ctx, d, func(ctx context.Context, s store) (int, error) {
-		return s.PurgeHistory(ctx, retention, limit, most, pause)
-	})
 }
 
 // Exclusive implements admin.Administration.

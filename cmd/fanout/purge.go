@@ -17,8 +17,7 @@ func purgeCommand() *cobra.Command {
 		Use:   "purge",
 		Short: "Remove finished rows, as relays do on a schedule",
 		Long: "Remove finished rows, as relays do on a schedule: in batches, and one process at a time. Without ages it removes published and abandoned\n" +
-			"rows by the windows of the cleanup section; with one of them, that kind alone. Unfinished rows are never removed. With\n" +
-			"outbox.partition: day, what was published goes in whole days (UTC): those that ended longer ago than the age.",
+			"rows by the windows of the cleanup section; with one of them, that kind alone. Unfinished rows are never removed.",
 		Example: "  fanout purge --dry-run\n  fanout purge --published-before 24h --broker partner",
 		Args:    noArgs,
 	}

@@ -76,6 +76,9 @@ func (t *target) open(cmd *cobra.Command) (*session, error) {
 		if tenants[name] {
 			mu.Lock()
 			s.stores[name] = &onDemand{places: asked, brokers: cfg.BrokerNames(), connect: func(ctx context.Context) (administration, error) {
+				if err := present(cfg, name); err != nil {
+					return nil, err
+				}
 				store, err := fanout.OpenStore(ctx, cfg, name)
 				if cause := errors.Unwrap(err); cause != nil {
 					err = cause // who asks says which database it is

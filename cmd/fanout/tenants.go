@@ -3,13 +3,16 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // addTenants asks once which tenants there are, and makes databases of the configuration of them, whose
@@ -48,4 +51,14 @@ func (s *session) tenantFaults() []string {
 		return nil
 	}
 	return strings.Split(s.tenants.Error(), "\n")
+}
+
+// present fails where a tenant on SQLite has no file: a question would make one, wherever the list says.
+func present(cfg *config.Config, name string) error {
+	if database := cfg.Databases[name]; database.Driver == outbox.SQLite {
+		if _, err := os.Stat(database.DSN.Reveal()); err != nil {
+			return fmt.Errorf("sqlite: cannot open the tenant's file: %w", err)
+		}
+	}
+	return nil
 }

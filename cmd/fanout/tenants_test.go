@@ -16,13 +16,6 @@ func TestTenants(t *testing.T) {
 	dir := t.TempDir()
 	p := &place{T: t, config: filepath.Join(dir, "fanout.yaml")}
 	list := filepath.Join(dir, "tenants.yaml")
-	require.NoError(t, os.WriteFile(p.config, fmt.Appendf(nil, "databases: {main: {driver: sqlite, dsn: '%s/main.db'}}\n"+
-		"tenants: {query: {database: main, sql: 'SELECT name, dsn FROM tenants'}, driver: sqlite}\nbrokers: {default: {type: memory}}\n", dir), 0o600))
-	code, _, stderr := p.run("status")
-	assert.Equal(t, 1, code)
-	assert.Contains(t, stderr, "tenants.query: ")
-	assert.Contains(t, stderr, "no such table: tenants")
-
 	require.NoError(t, os.WriteFile(list, fmt.Appendf(nil, "acme: {dsn: '%[1]s/acme.db'}\nother: {dsn: '%[1]s/other.db'}\n", dir), 0o600))
 	require.NoError(t, os.WriteFile(p.config, fmt.Appendf(nil, "tenants: {file: '%s', driver: sqlite}\nbrokers: {default: {type: memory}}\n", list), 0o600))
 	code, stdout, stderr := p.run("migrate")

@@ -53,10 +53,16 @@ func validateCommand() *cobra.Command {
 			return errors.Join(strictly(*strict, warnings))
 		}
 		tenants, err := addTenants(cmd, cfg)
-		if problems = append(problems, err); cfg.Tenants.Listed() {
+		if problems = append(problems, err); cfg.Tenants.File != "" {
 			cmd.Printf("tenants: %d found\n", len(tenants))
 		}
 		for _, name := range slices.Sorted(maps.Keys(cfg.Databases)) {
+			if tenants[name] {
+				if err := present(cfg, name); err != nil {
+					problems = append(problems, fmt.Errorf("database %s: %w", name, err))
+					continue
+				}
+			}
 			warned, err := checkDatabase(cmd, cfg, name, asked)
 			warnings, problems = warnings+warned, append(problems, err)
 		}

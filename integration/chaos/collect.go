@@ -69,12 +69,8 @@ func (s *fixture) readDatabase(ctx context.Context, e *evidence) error {
 		}); err != nil {
 			return fmt.Errorf("chaos: read the facts: %w", err)
 		}
-		from := "outbox_messages"
-		if s.options.Partitioned {
-			from += "_all"
-		}
 		rows := "SELECT " + cmp.Or(s.database.id, "message_id") +
-			", target_broker, status, attempts, coalesce(last_error, ''), payload FROM " + from + " ORDER BY id"
+			", target_broker, status, attempts, coalesce(last_error, ''), payload FROM outbox_messages ORDER BY id"
 		if err := each(ctx, db, rows, []any{&message, &r.broker, &r.status, &r.attempts, &r.err, &payload}, func() error {
 			content, err := contentOf(payload)
 			r.message, r.event = message.String(), event{content.Tx, content.N}

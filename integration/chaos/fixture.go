@@ -125,7 +125,7 @@ func (s *fixture) makeTables(ctx context.Context) error {
 		accounts[n] = fmt.Sprintf("('account-%03d')", n)
 	}
 	script := s.database.business + "\nGO\n" + s.database.watch
-	if s.options.NotKept || s.options.Partitioned {
+	if s.options.NotKept {
 		script += "\nGO\n" + s.database.watchNotKept
 	}
 	return s.ask(ctx, func(ctx context.Context, db *sql.DB) error {
@@ -154,7 +154,6 @@ databases:
 outbox:
   external_brokers: [%s]
   keep: %t
-  partition: %s
   lease: %s
   publish_timeout: 1s
   shutdown_timeout: 3s
@@ -163,15 +162,7 @@ outbox:
   retry: {max_attempts: %d, base_delay: 200ms, max_delay: 2s}
   breaker: {min_delay: 100ms, max_delay: 1s}
 brokers:
-%s`, s.database.driver, dsn, strings.Join(external, ", "), !s.options.NotKept, s.partition(), s.options.Lease, maxAttempts, settings.String())
-}
-
-// partition is the setting of that name.
-func (s *fixture) partition() string {
-	if s.options.Partitioned {
-		return "day"
-	}
-	return "none"
+%s`, s.database.driver, dsn, strings.Join(external, ", "), !s.options.NotKept, s.options.Lease, maxAttempts, settings.String())
 }
 
 // maxAttempts bounds the attempts of a message. Whatever fault there is, no message may need as

@@ -33,9 +33,6 @@ type Options struct {
 	Lease time.Duration
 	// NotKept has rows removed as they are delivered ("keep: false"). Default: they are kept.
 	NotKept bool
-	// Partitioned has rows moved to a history as they are delivered ("partition: day"), on PostgreSQL.
-	// Default: they stay in the outbox.
-	Partitioned bool
 	// Slow is the one-way delay between relays and brokers, so that rows stay claimed for long;
 	// half of it for every second relay. Default 0.
 	Slow time.Duration

@@ -133,22 +133,6 @@ func TestRigNotKept(t *testing.T) {
 	})
 }
 
-// Half a minute of everything with rows that are moved to a history as they are delivered.
-func TestRigPartitioned(t *testing.T) {
-	testenv.NeedLong(t)
-	testenv.RabbitMQ(t)
-	report, err := chaos.Run(t.Context(), chaos.Options{
-		Seed: uint64(testenv.Seed(t)), For: 30 * time.Second, Every: time.Second, Rate: 10, Partitioned: true, Log: writer{t},
-	})
-	require.NoError(t, err)
-	show(t, report)
-	assert.Empty(t, report.Violations)
-	for i, consumer := range report.Consumers {
-		assert.Greater(t, report.Brokers[i].Expected, 50, consumer.Broker)
-		assert.EqualValues(t, report.Brokers[i].Expected, consumer.Handled, consumer.Broker)
-	}
-}
-
 // The rig notices what is broken on purpose: without that, its silence about the others would mean
 // nothing. What is not tried here, is by make chaos ARGS="--broken".
 func TestBroken(t *testing.T) {

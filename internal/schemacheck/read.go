@@ -10,9 +10,8 @@ import (
 	"github.com/gorm-fanout/fanout/internal/dbtable"
 )
 
-// Wanted reads the facts out of the migrations, in which the tables' names are filled in. They hold
-// CREATE TABLE, CREATE INDEX and few other statements; one that says something about a table and
-// cannot be read is an error. Views, functions and triggers are not among the facts.
+// Wanted reads the facts from the migrations, in which the tables' names are filled in. It knows CREATE
+// TABLE, CREATE INDEX and a few other statements; any other is an error.
 func Wanted(dialect Dialect, steps ...dbtable.Migration) (Facts, error) {
 	var tables []*Reading
 	for _, step := range steps {
@@ -34,8 +33,6 @@ func wantedStatement(dialect Dialect, tables []*Reading, text []Token) ([]*Readi
 	name := 2 // where a table's name stands
 	switch {
 	case is(text, "set"), is(text, "insert"): // options of the session, rows
-		return tables, nil
-	case is(text, "create", "view"), is(text, "create", "function"), is(text, "create", "trigger"), is(text, "do"): // no table's, and looked for by the store
 		return tables, nil
 	case is(text, "create", "table"):
 		if is(from(text, name), "if", "not", "exists") {
@@ -92,16 +89,6 @@ func (r *Reading) add(object, property, value string) {
 	r.Facts = r.Facts.With(object, property, value)
 }
 
-// kind reads what kind of a table it is.
-func (r *Reading) kind(options []Token) {
-	if r.Dialect != Postgres || !is(options, "partition", "by") {
-		r.add(Table+r.Name, "kind", "table")
-		return
-	}
-	r.add(Table+r.Name, "kind", "partitioned table")
-	r.add(Table+r.Name, "partitioned by", at(options, 2).Word()+" ("+words(group(options, 3))+")")
-}
-
 // create reads CREATE TABLE name (columns and constraints) options.
 func (r *Reading) create(text []Token) error {
 	open := find(text, "(")
@@ -113,7 +100,7 @@ func (r *Reading) create(text []Token) error {
 	if r.Dialect == MySQL {
 		r.add(Table+r.Name, "engine", option(options, "engine"))
 	} else {
-		r.kind(options)
+		r.add(Table+r.Name, "kind", "table")
 	}
 	for _, item := range split(body, ",") {
 		named := is(item, "constraint")

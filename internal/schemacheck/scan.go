@@ -21,7 +21,7 @@ const (
 )
 
 var (
-	tokens = regexp.MustCompile(commentPattern + `(?s:\$\$.*?\$\$|\$do\$.*?\$do\$)|[Nn]?'(?:[^']|'')*'|` + namePattern)
+	tokens = regexp.MustCompile(commentPattern + `[Nn]?'(?:[^']|'')*'|` + namePattern)
 	// MySQL escapes characters in strings, and writes what older servers shall pass over in comments
 	// that it reads itself.
 	mysqlTokens  = regexp.MustCompile(commentPattern + `'(?:[^'\\]|\\.|'')*'|` + namePattern)

@@ -106,19 +106,14 @@ type Dialect struct {
 	// added. Where it is set, a statement that changes rows answers with their number; otherwise
 	// the driver tells it.
 	Answers string
-	// History is true where published rows are moved to tables of their own: texts say {{all}} for
-	// the outbox and its history together, and there are those of the folder Name_history, too.
-	History bool
 }
 
 // The dialects.
 var (
-	Postgres = Dialect{Name: "postgres", Numbered: true, Shards: outbox.Classes * outbox.Shards}
-	// PostgresHistory is for an outbox that is partitioned by day.
-	PostgresHistory = Dialect{Name: Postgres.Name, Numbered: true, Shards: Postgres.Shards, History: true}
-	SQLite          = Dialect{Name: "sqlite", Shards: outbox.Classes}
-	SQLServer       = Dialect{Name: "sqlserver", Shards: outbox.Classes * outbox.Shards, Answers: "fanout_"}
-	MySQL           = Dialect{Name: "mysql", Positional: true, Shards: outbox.Classes * outbox.Shards}
+	Postgres  = Dialect{Name: "postgres", Numbered: true, Shards: outbox.Classes * outbox.Shards}
+	SQLite    = Dialect{Name: "sqlite", Shards: outbox.Classes}
+	SQLServer = Dialect{Name: "sqlserver", Shards: outbox.Classes * outbox.Shards, Answers: "fanout_"}
+	MySQL     = Dialect{Name: "mysql", Positional: true, Shards: outbox.Classes * outbox.Shards}
 )
 
 // ErrIncomplete says that an answer ended early without an error.
@@ -152,11 +147,10 @@ func New(db Database, dialect Dialect, table string) (*Admin, error) {
 // compiled are the statements of the dialects, for any table. They are compiled once, since that
 // takes milliseconds and tests open thousands of stores.
 var compiled = map[Dialect]func() (map[string]statement, error){
-	Postgres:        sync.OnceValues(func() (map[string]statement, error) { return load(Postgres) }),
-	PostgresHistory: sync.OnceValues(func() (map[string]statement, error) { return load(PostgresHistory) }),
-	SQLite:          sync.OnceValues(func() (map[string]statement, error) { return load(SQLite) }),
-	SQLServer:       sync.OnceValues(func() (map[string]statement, error) { return load(SQLServer) }),
-	MySQL:           sync.OnceValues(func() (map[string]statement, error) { return load(MySQL) }),
+	Postgres:  sync.OnceValues(func() (map[string]statement, error) { return load(Postgres) }),
+	SQLite:    sync.OnceValues(func() (map[string]statement, error) { return load(SQLite) }),
+	SQLServer: sync.OnceValues(func() (map[string]statement, error) { return load(SQLServer) }),
+	MySQL:     sync.OnceValues(func() (map[string]statement, error) { return load(MySQL) }),
 }
 
 // Text is a statement as it is sent; empty where the dialect has none of the name.
@@ -200,7 +194,6 @@ const hidden = " without payloads"
 // load compiles all files, for any table. Those whose names begin with part_ are included in others:
 //
 //	{{include part_x}}          the text of the file
-//	{{all}}                     where all rows are, also those of a history
 //	{{each shard part_x}}       once for each shard, joined by UNION ALL, where {{shard}} is its number
 //	{{content A else B}}        A, or B for a role that may not read payloads
 //	{{uuid x}}, {{micros x}}    MySQL's bytes of a UUID as text, and a time as microseconds since 1970
@@ -209,11 +202,6 @@ const hidden = " without payloads"
 //	{{processlist}}             the sessions on MySQL; see [Processlist]
 func load(dialect Dialect) (map[string]statement, error) {
 	names, err := fs.Glob(sqlFiles, path.Join("sql", dialect.Name, "*.sql"))
-	if err == nil && dialect.History {
-		var more []string
-		more, err = fs.Glob(sqlFiles, path.Join("sql", dialect.Name+"_history", "*.sql"))
-		names = append(names, more...)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: list the embedded SQL: %w", dialect.Name, err)
 	}
@@ -223,7 +211,7 @@ func load(dialect Dialect) (map[string]statement, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: read the embedded SQL: %w", dialect.Name, err)
 		}
-		texts[strings.TrimSuffix(path.Base(name), ".sql")] = dialect.everywhere(Bare(string(text)))
+		texts[strings.TrimSuffix(path.Base(name), ".sql")] = Bare(string(text))
 	}
 	statements := map[string]statement{}
 	for name, text := range texts {
@@ -244,27 +232,12 @@ func load(dialect Dialect) (map[string]statement, error) {
 	return statements, nil
 }
 
-// everywhere fills in where all rows are.
-func (d Dialect) everywhere(text string) string {
-	if d.History {
-		return strings.ReplaceAll(text, "{{all}}", "{{table}}_all")
-	}
-	return strings.ReplaceAll(text, "{{all}}", "{{table}}")
-}
-
-// Everywhere fills in {{all}} in a text of a store's own.
-func (a *Admin) Everywhere(text string) string { return a.dialect.everywhere(text) }
-
 // searchPage is the end of a search that is not within lists.
 const searchPage = "{{include part_search_page}}"
 
-// Part is the text of a file without its comments, for stores whose own statements have it in
-// common with these.
+// Part returns the text of a file without its comments, for statements of a store that share it.
 func Part(dialect Dialect, name string) string {
 	text, err := sqlFiles.ReadFile(path.Join("sql", dialect.Name, name+".sql"))
-	if errors.Is(err, fs.ErrNotExist) {
-		text, err = sqlFiles.ReadFile(path.Join("sql", dialect.Name+"_history", name+".sql"))
-	}
 	if err != nil {
 		panic(err) // an embedded file
 	}

@@ -137,18 +137,12 @@ func (r *rows) scan(scan scanner) error {
 	return err
 }
 
-// same reports whether these are the rows of another look.
-func (r *rows) same(as *rows) bool {
-	return slices.Equal(r.ids, as.ids) && slices.Equal(r.messages, as.messages) && slices.Equal(r.brokers, as.brokers)
-}
-
 func (r *rows) args() args {
 	return args{"ids": List{r.ids}, "message_ids": List{r.messages}, "brokers": List{r.brokers}}
 }
 
-// operate looks for rows without a lock and then changes them, a bounded number in one transaction.
-// What another transaction has changed in between does not count, and others are looked for in its
-// place.
+// operate finds rows without a lock and then changes them, a bounded number in each transaction. It
+// skips rows that another transaction has changed in between, and looks for others.
 func (a *Admin) operate(ctx context.Context, filter admin.Filter, limit int, do action) (changed int, err error) {
 	filter, err = filter.For(do.name, limit, do.statuses...)
 	if err != nil {
@@ -156,7 +150,6 @@ func (a *Admin) operate(ctx context.Context, filter admin.Filter, limit int, do 
 	}
 	var brokers []string
 	defer func() { a.db.Changed(ctx, brokers...) }()
-	var left rows // as they were, the last time
 	for piece := OperateRows; changed < limit; {
 		want := min(limit-changed, piece)
 		found, err := a.find(ctx, &filter, want, &do)
@@ -166,12 +159,6 @@ func (a *Admin) operate(ctx context.Context, filter admin.Filter, limit int, do 
 				brokers = append(brokers, found.brokers...)
 			}
 			changed += n
-			if err == nil && n == 0 {
-				if found.same(&left) { // such as those of a history whose messages are open in the outbox
-					break
-				}
-				left = found
-			}
 		}
 		if errors.Is(err, ErrChanged) && want > 1 { // fewer rows change more rarely while they are looked at
 			piece = max(want/8, 1)
@@ -255,11 +242,6 @@ func (a *Admin) act(ctx context.Context, filter *admin.Filter, found *rows, do *
 	err = a.write(ctx, Operate, func(ctx context.Context, conn Conn) error {
 		if err := a.lock(ctx, conn, found.brokers); err != nil {
 			return err
-		}
-		if do.act == core.Replay && a.dialect.History {
-			if _, err := a.number(ctx, conn, "restore", found.args()); err != nil {
-				return err
-			}
 		}
 		picked, err := a.pick(ctx, conn, found)
 		picked = slices.DeleteFunc(picked, func(row core.Operand) bool { return !slices.Contains(filter.Statuses, row.Status) || !do.act.For(&row) })

@@ -101,108 +101,70 @@ func (s *Supervisor[T]) refuse(ctx context.Context, list Listing[T]) {
 func (s *Supervisor[T]) serves(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t, ok := s.tenants[name]
-	return ok && (!t.gone || t.next != nil)
+	return s.tenants[name] != nil
 }
 
-// news are lines of the log. They are written when the lock is free: a log may take long, or ask for the
-// tenants itself, and who commits rows waits for the lock.
-type news []func()
-
-func (n *news) add(line func()) { *n = append(*n, line) }
-
-func (n *news) write() {
-	for _, line := range *n {
-		line()
-	}
-}
-
-// apply makes the tenants those of a list.
+// apply makes the tenants those of a list. What happened is logged when the lock is free: a log may take
+// long, or ask for the tenants itself, and who commits rows waits for the lock. The first list is no news.
 func (s *Supervisor[T]) apply(ctx context.Context, list Listing[T]) {
-	var lines news
+	var removed, added, changed []string
 	s.mu.Lock()
 	before := len(s.tenants)
-	s.removeUnlisted(ctx, list, &lines)
-	s.add(ctx, list, before == 0, &lines)
-	if now := len(s.tenants); before == 0 && now > 0 {
-		lines.add(func() { s.cfg.Log.InfoContext(ctx, "tenants found", "tenants", now) })
+	for name, t := range s.tenants {
+		if _, listed := list.Tenants[name]; !listed && list.Refused[name] == nil {
+			s.stop(t)
+			removed = append(removed, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(list.Tenants)) {
+		switch t := s.tenants[name]; {
+		case t == nil:
+			added = append(added, name)
+			s.start(ctx, name, list.Tenants[name])
+		case t.settings != list.Tenants[name]:
+			changed = append(changed, name)
+			s.stop(t)
+			s.start(ctx, name, list.Tenants[name])
+		}
 	}
 	s.mu.Unlock()
-	lines.write()
-	s.announce()
-}
-
-// removeUnlisted closes the tenants that are not in a list.
-func (s *Supervisor[T]) removeUnlisted(ctx context.Context, list Listing[T], lines *news) {
-	removed := 0
-	for name, t := range s.tenants {
-		_, listed := list.Tenants[name]
-		if _, refused := list.Refused[name]; listed || refused {
-			continue
-		}
-		if !t.gone || t.next != nil {
-			removed++
-			lines.add(func() { s.cfg.Log.InfoContext(ctx, "tenant removed", "tenant", name) })
-		}
-		t.next = nil
-		s.remove(t)
+	if before == 0 && len(added) > 0 {
+		s.cfg.Log.InfoContext(ctx, "tenants found", "tenants", len(added))
+		added = nil
 	}
-	if removed > 0 && len(list.Tenants) == 0 {
-		lines.add(func() {
-			s.cfg.Log.WarnContext(ctx, "all tenants removed", "tenants", removed, "effect", "the rows stay in their databases",
-				"remedy", "if they are still there, look at the file or the query of the tenants")
-		})
+	for _, name := range removed {
+		s.cfg.Log.InfoContext(ctx, "tenant removed", "tenant", name)
+	}
+	for _, name := range added {
+		s.cfg.Log.InfoContext(ctx, "tenant added", "tenant", name)
+	}
+	for _, name := range changed {
+		s.cfg.Log.InfoContext(ctx, "tenant changed", "tenant", name)
+	}
+	if len(removed) > 0 && len(list.Tenants) == 0 {
+		s.cfg.Log.WarnContext(ctx, "all tenants removed", "tenants", len(removed), "effect", "the rows stay in their databases",
+			"remedy", "if they are still there, look at the list of the tenants")
 	}
 }
 
-// add makes those that are new, and replaces those whose settings differ. The first list is no news.
-func (s *Supervisor[T]) add(ctx context.Context, list Listing[T], first bool, lines *news) {
-	for _, name := range slices.Sorted(maps.Keys(list.Tenants)) {
-		settings := list.Tenants[name]
-		switch t, ok := s.tenants[name]; {
-		case !ok:
-			s.tenants[name] = s.newTenant(name, settings)
-			if !first {
-				lines.add(func() { s.cfg.Log.InfoContext(ctx, "tenant added", "tenant", name) })
-			}
-		case !t.gone && t.settings == settings, t.next != nil && t.next.settings == settings:
-		default:
-			if !t.gone {
-				lines.add(func() { s.cfg.Log.InfoContext(ctx, "tenant changed", "tenant", name) })
-			}
-			t.next = s.newTenant(name, settings)
-			s.remove(t)
-		}
-	}
-}
-
-// newTenant is one that is visited as soon as there is a place.
-func (s *Supervisor[T]) newTenant(name string, settings T) *tenant[T] {
+// start begins to keep a tenant, which is visited as soon as there is a place. Who had the name before ends
+// first, so that no rows have two sets of workers.
+func (s *Supervisor[T]) start(ctx context.Context, name string, settings T) {
+	before := s.ending[name]
 	s.count++
-	t := &tenant[T]{name: name, settings: settings, phase: phase(s.count), due: time.Now()}
-	t.purge = t.due.Add(time.Duration(t.phase * float64(s.cfg.PurgeEvery)))
-	return t
+	ctx, cancel := context.WithCancel(ctx)
+	t := &tenant[T]{name: name, settings: settings, phase: phase(s.count), cancel: cancel, ended: make(chan struct{}), wake: make(chan struct{}, 1)}
+	t.purge = time.Now().Add(time.Duration(t.phase * float64(s.cfg.PurgeEvery)))
+	s.tenants[name] = t
+	s.group.Go(func() {
+		defer cancel()
+		s.keep(ctx, t, before)
+	})
 }
 
-// remove has a tenant closed, and forgotten or replaced when that has happened: at once where it does
-// nothing and has no heartbeat that is to be taken back, or a database that does not answer.
-func (s *Supervisor[T]) remove(t *tenant[T]) {
-	switch {
-	case t.state == idle && (t.beat.IsZero() || t.failures > 0):
-		s.forget(t)
-	case !t.gone:
-		t.gone = true
-		if t.cancel != nil { // what it is doing
-			t.cancel()
-		}
-		t.due = time.Now()
-	}
-}
-
-// forget drops a tenant that is idle, or replaces it.
-func (s *Supervisor[T]) forget(t *tenant[T]) {
+// stop has a tenant end what it does.
+func (s *Supervisor[T]) stop(t *tenant[T]) {
+	t.cancel()
 	delete(s.tenants, t.name)
-	if t.next != nil {
-		s.tenants[t.name] = t.next
-	}
+	s.ending[t.name] = t
 }

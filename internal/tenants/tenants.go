@@ -6,7 +6,6 @@
 package tenants
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -44,6 +43,8 @@ const (
 	// longestBackoff is, in intervals between visits, the longest delay before a tenant that fails is
 	// visited again.
 	longestBackoff = 4
+	// pauseWarning is the least time between two warnings that tenants wait.
+	pauseWarning = 10 * time.Minute
 	// activityChecks is how often in the time after which it counts as idle a tenant is looked at.
 	activityChecks = 6
 )
@@ -84,7 +85,7 @@ type Session interface {
 	Activity() int64
 }
 
-// Config of a supervisor. Durations and numbers that are zero take the defaults.
+// Config of a supervisor, which has no defaults of its own.
 type Config[T comparable] struct {
 	// List asks the source. After an error all stays as it is.
 	List func(ctx context.Context) (Listing[T], error)
@@ -118,56 +119,42 @@ const (
 
 // A Supervisor keeps the tenants. It is safe for concurrent use.
 type Supervisor[T comparable] struct {
-	cfg     Config[T]
-	changed chan struct{} // the schedule has
-	listed  listing
+	cfg             Config[T]
+	listed          listing
+	visits, failing queue         // of those that are visited or opened, and, of them, failed the last time
+	awake           queue         // of those that are open
+	wanted          chan struct{} // a place among those
 
 	mu      sync.Mutex
 	tenants map[string]*tenant[T]
+	ending  map[string]*tenant[T] // that are not listed any more, or were replaced
 	began   time.Time
-	count   int // of tenants that there ever were, for their phases
-	busy    int // turns in progress
-	failing int // of them, those of tenants that failed the last time
-	awake   int // places that are taken
-	tickets uint64
+	count   int       // of tenants that there ever were, for their phases
 	warned  time.Time // when it was last said that tenants wait
 	group   sync.WaitGroup
 }
 
 // New makes a supervisor that does nothing until Run.
 func New[T comparable](cfg Config[T]) *Supervisor[T] {
-	cfg.Every = cmp.Or(cfg.Every, DefaultEvery)
-	cfg.VisitEvery = cmp.Or(cfg.VisitEvery, DefaultVisitEvery)
-	cfg.IdleAfter = cmp.Or(cfg.IdleAfter, DefaultIdleAfter)
-	cfg.PurgeEvery = cmp.Or(cfg.PurgeEvery, time.Hour)
-	cfg.Visits = cmp.Or(cfg.Visits, DefaultVisits)
-	cfg.MaxAwake = cmp.Or(cfg.MaxAwake, DefaultMaxAwake)
-	cfg.Log = cmp.Or(cfg.Log, slog.Default())
-	if cfg.Remedy == nil {
-		cfg.Remedy = func(_ string, err error) (string, string) { return err.Error(), "" }
+	return &Supervisor[T]{
+		cfg: cfg, tenants: map[string]*tenant[T]{}, ending: map[string]*tenant[T]{}, listed: listing{refused: map[string]string{}}, wanted: make(chan struct{}),
+		visits: queue{free: cfg.Visits}, failing: queue{free: max(1, cfg.Visits/4)}, awake: queue{free: cfg.MaxAwake},
 	}
-	return &Supervisor[T]{cfg: cfg, changed: make(chan struct{}, 1), tenants: map[string]*tenant[T]{}, listed: listing{refused: map[string]string{}}}
 }
 
 // Run keeps the tenants until ctx ends, and then closes them all. Run a supervisor once.
 func (s *Supervisor[T]) Run(ctx context.Context) error {
-	s.mu.Lock()
 	s.began = time.Now()
-	s.mu.Unlock()
-	s.group.Go(func() {
-		ticker := time.NewTicker(s.cfg.Every)
-		defer ticker.Stop()
-		for ctx.Err() == nil {
-			s.refresh(ctx)
-			select {
-			case <-ctx.Done():
-			case <-ticker.C:
-			}
+	ticker := time.NewTicker(s.cfg.Every)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		s.refresh(ctx)
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
 		}
-	})
-	s.schedule(ctx)
+	}
 	s.group.Wait()
-	s.leaveAll(ctx)
 	return nil
 }
 
@@ -184,10 +171,9 @@ func (s *Supervisor[T]) Wake(name string) {
 		t.session.Wake()
 		return
 	}
-	t.woken = true
-	if t.state == idle && !t.waiting() { // one that waits for a place gets it in its turn
-		t.due = time.Now()
-		s.announce()
+	select {
+	case t.wake <- struct{}{}:
+	default:
 	}
 }
 
@@ -224,7 +210,7 @@ func (s *Supervisor[T]) States() map[string]int {
 		switch {
 		case t.session != nil:
 			states[StateAwake]++
-		case t.waiting():
+		case t.waits:
 			states[StateWaiting]++
 		case t.failures > 0:
 			states[StateFailing]++
@@ -233,12 +219,4 @@ func (s *Supervisor[T]) States() map[string]int {
 		}
 	}
 	return states
-}
-
-// announce has the schedule looked at again.
-func (s *Supervisor[T]) announce() {
-	select {
-	case s.changed <- struct{}{}:
-	default:
-	}
 }

@@ -32,7 +32,7 @@ type world struct {
 	connected  int // databases that are open, and the most that were
 	most       int
 
-	places     int // 0: the default
+	places     int
 	supervisor *tenants.Supervisor[string]
 	stop       func()
 }
@@ -55,7 +55,7 @@ type database struct {
 
 func newWorld(t *testing.T, names ...string) *world {
 	t.Helper()
-	w := &world{t: t, listed: map[string]string{}, refused: map[string]error{}, databases: map[string]*database{}}
+	w := &world{t: t, places: tenants.DefaultMaxAwake, listed: map[string]string{}, refused: map[string]error{}, databases: map[string]*database{}}
 	for _, name := range names {
 		w.listed[name], w.databases[name] = name, &database{}
 	}
@@ -72,7 +72,8 @@ func (w *world) supervise(log *slog.Logger) *tenants.Supervisor[string] {
 		Open: func(ctx context.Context, _, settings string) (tenants.Session, error) {
 			return w.connect(ctx, settings, false)
 		},
-		Log: log, MaxAwake: w.places,
+		Log: log, MaxAwake: w.places, Visits: tenants.DefaultVisits, Every: tenants.DefaultEvery, VisitEvery: tenants.DefaultVisitEvery, IdleAfter: tenants.DefaultIdleAfter,
+		PurgeEvery: time.Hour, Remedy: func(_ string, err error) (string, string) { return err.Error(), "" },
 	})
 }
 

@@ -7,10 +7,38 @@ import (
 	"time"
 )
 
-// turn visits a tenant, unless rows are known to wait, and opens it where it has something to do and there
-// is a place for it. Else the session is nil.
-func (s *Supervisor[T]) turn(ctx context.Context, t *tenant[T], woken bool) (Session, error) {
-	if !woken || !t.checked || !s.takePlace(t) {
+// turn visits a tenant, unless rows are known to wait, and keeps it open while it has something to do, and
+// a place. Tenants that failed have a quarter of the visits, so that the time that they may take is not that
+// of the others; of them, those go first that have failed least.
+func (s *Supervisor[T]) turn(ctx context.Context, t *tenant[T], woken bool) error {
+	session, err := s.begin(ctx, t, woken)
+	if session == nil {
+		return err
+	}
+	return s.live(ctx, t, session)
+}
+
+// begin visits a tenant, and opens it where it has something to do and there is a place for it. Else the
+// session is nil.
+func (s *Supervisor[T]) begin(ctx context.Context, t *tenant[T], woken bool) (Session, error) {
+	rank := 1
+	switch {
+	case t.failures > 0:
+		rank = 2
+		leave, entered := s.failing.enter(ctx, t.failures)
+		if !entered {
+			return nil, ctx.Err()
+		}
+		defer leave()
+	case woken, t.place != nil:
+		rank = 0
+	}
+	leave, entered := s.visits.enter(ctx, rank)
+	if !entered {
+		return nil, ctx.Err()
+	}
+	defer leave()
+	if !woken || !t.checked || !s.takePlace(ctx, t) {
 		if awake, err := s.visit(ctx, t, woken); err != nil || !awake {
 			return nil, err
 		}
@@ -21,6 +49,10 @@ func (s *Supervisor[T]) turn(ctx context.Context, t *tenant[T], woken bool) (Ses
 	if err != nil {
 		return nil, err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.session, t.closing, t.failures = session, false, 0
+	t.committed() // its first poll finds what was committed until now
 	return session, nil
 }
 
@@ -44,8 +76,8 @@ func (s *Supervisor[T]) visit(ctx context.Context, t *tenant[T], woken bool) (aw
 	case err != nil:
 		return false, err
 	case !work && !woken:
-		s.unqueue(t)
-	case s.takePlace(t):
+		s.givePlace(t)
+	case s.takePlace(ctx, t):
 		return true, nil
 	}
 	if now := time.Now(); t.beat.IsZero() || now.Sub(t.beat)+s.cfg.VisitEvery > oldestBeat { // it would be too old at the next visit
@@ -74,8 +106,14 @@ func (s *Supervisor[T]) purgeAsleep(ctx context.Context, t *tenant[T], visitor V
 // leave takes the heartbeat of a tenant that sleeps back. Nothing depends on it: its database may be
 // gone.
 func (s *Supervisor[T]) leave(ctx context.Context, t *tenant[T]) {
-	t.beat = time.Time{}
-	ctx, cancel := context.WithTimeout(ctx, visitTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
+	defer cancel()
+	done, entered := s.visits.enter(ctx, 0)
+	if !entered {
+		return
+	}
+	defer done()
+	ctx, cancel = context.WithTimeout(ctx, visitTime)
 	defer cancel()
 	visitor, err := s.cfg.Visit(ctx, t.name, t.settings)
 	if err == nil {
@@ -89,9 +127,7 @@ func (s *Supervisor[T]) leave(ctx context.Context, t *tenant[T]) {
 // live runs a session until ctx ends or the tenant has had nothing to do for a while.
 func (s *Supervisor[T]) live(ctx context.Context, t *tenant[T], session Session) (err error) {
 	s.cfg.Log.DebugContext(ctx, "tenant awake", "tenant", t.name)
-	if _, was := t.failing.Works(); was {
-		s.answers(ctx, t.name)
-	}
+	s.works(ctx, t)
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	t.beat = time.Time{} // the session has its own
@@ -99,7 +135,7 @@ func (s *Supervisor[T]) live(ctx context.Context, t *tenant[T], session Session)
 	beside.Go(func() { s.purge(running, t, session) })
 	ended := make(chan error, 1)
 	go func() { ended <- session.Run(running) }()
-	asleep, err := s.untilIdle(ctx, t, session, ended)
+	asleep, yields, err := s.untilIdle(ctx, t, session, ended)
 	stop()
 	if asleep {
 		err = errors.Join(err, <-ended)
@@ -113,21 +149,34 @@ func (s *Supervisor[T]) live(ctx context.Context, t *tenant[T], session Session)
 		cancel()
 	}
 	s.cfg.Log.DebugContext(ctx, "tenant asleep", "tenant", t.name)
-	return errors.Join(err, session.Close())
+	err = errors.Join(err, session.Close())
+	s.mu.Lock()
+	t.session = nil
+	s.mu.Unlock()
+	s.givePlace(t)
+	if yields && err == nil {
+		s.takePlace(ctx, t)
+	}
+	return err
 }
 
 // untilIdle waits for the end of a session, until it has nothing to do, or until it is to give its place up.
-func (s *Supervisor[T]) untilIdle(ctx context.Context, t *tenant[T], session Session, ended <-chan error) (asleep bool, err error) {
+func (s *Supervisor[T]) untilIdle(ctx context.Context, t *tenant[T], session Session, ended <-chan error) (asleep, yields bool, err error) {
 	ticker := time.NewTicker(max(s.cfg.IdleAfter/activityChecks, time.Millisecond))
 	defer ticker.Stop()
+	var wanted <-chan struct{} // by those that wait
+	turn := time.After(s.cfg.VisitEvery)
 	since, seen := time.Now(), session.Activity()
 	for {
 		select {
 		case err := <-ended:
-			return false, err
-		case <-t.yield:
+			return false, false, err
+		case <-turn:
+			wanted = s.wanted
+			continue
+		case <-wanted:
 			s.setClosing(t, true)
-			return true, nil
+			return true, true, nil
 		case <-ticker.C:
 		}
 		if now := session.Activity(); now != seen {
@@ -139,10 +188,10 @@ func (s *Supervisor[T]) untilIdle(ctx context.Context, t *tenant[T], session Ses
 		s.setClosing(t, true) // who commits from now on finds a tenant that is to be woken
 		work, err := s.look(ctx, session)
 		if ctx.Err() != nil {
-			return false, <-ended
+			return false, false, <-ended
 		}
 		if err != nil || !work {
-			return true, err
+			return true, false, err
 		}
 		since = time.Now()
 		if s.setClosing(t, false) {
@@ -163,10 +212,7 @@ func (s *Supervisor[T]) setClosing(t *tenant[T], closing bool) (woken bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.closing = closing
-	if !closing {
-		woken, t.woken = t.woken, false
-	}
-	return woken
+	return !closing && t.committed()
 }
 
 // purge removes what is old while a tenant is awake.
@@ -185,25 +231,4 @@ func (s *Supervisor[T]) purge(ctx context.Context, t *tenant[T], session Session
 		t.purge = time.Now().Add(s.cfg.PurgeEvery)
 		timer.Reset(s.cfg.PurgeEvery)
 	}
-}
-
-// leaveAll takes the heartbeats of all tenants that sleep back.
-func (s *Supervisor[T]) leaveAll(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
-	defer cancel()
-	places := make(chan struct{}, s.cfg.Visits)
-	var group sync.WaitGroup
-	for _, t := range s.tenants { // no turn is in progress
-		if t.beat.IsZero() || t.failures > 0 {
-			continue
-		}
-		places <- struct{}{}
-		group.Go(func() {
-			defer func() { <-places }()
-			if ctx.Err() == nil {
-				s.leave(ctx, t)
-			}
-		})
-	}
-	group.Wait()
 }

@@ -136,14 +136,6 @@ type Administration interface { //nolint:interfacebloat // all that people ask o
 	// meanwhile stays, and so does an abandoned one for which a key waits (on_abandon: block),
 	// until an operator has acted.
 	Purge(ctx context.Context, request PurgeRequest) (int, error)
-
-	// PurgeHistory makes the partitions of the days ahead, and removes what is old of a history that is
-	// kept by the day ("outbox.partition: day"): whole days, once they have ended for as long as the
-	// retention of each broker that has rows there, and while one has a longer one, the rows of the
-	// others, limit at a time; between two batches it calls pause. Of a day with more rows than the most
-	// that may go (0: all) some go. It returns how many rows went, also where it fails on the way. Where
-	// there is no history it does nothing.
-	PurgeHistory(ctx context.Context, retention func(broker string) time.Duration, limit, most int, pause func() error) (int, error)
 	// Exclusive runs f while no other process runs it on this table; ran is false when another one
 	// does.
 	Exclusive(ctx context.Context, name string, f func(context.Context) error) (ran bool, err error)

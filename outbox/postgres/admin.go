@@ -51,8 +51,7 @@ func (d database) Write(ctx context.Context, purpose sqladmin.Purpose, work sqla
 // repeatedly runs f on a connection of the pool. It repeats what the server has broken off in
 // favour of others, and what it was not told since the connection had died.
 func (d database) repeatedly(ctx context.Context, f func(*sql.Conn) error) error {
-	// A handle has a goroutine until it is closed, which a store on a pool of the caller's may
-	// never be. Making one costs nothing.
+	// An open handle keeps a goroutine. Making one costs nothing.
 	db := stdlib.OpenDBFromPool(d.pool)
 	defer db.Close()
 	return explain(contention.Retry(ctx, d.patience, func(err error) contention.Cause {
@@ -69,7 +68,7 @@ func (d database) once(ctx context.Context, db *sql.DB, f func(*sql.Conn) error)
 		return fmt.Errorf("connect: %w", redact(err))
 	}
 	defer conn.Close() // one inside of a failed transaction is closed, not reused
-	if err = f(conn); err == nil || !d.owned || ctx.Err() != nil {
+	if err = f(conn); err == nil || ctx.Err() != nil {
 		return err
 	}
 	closed := false
@@ -78,7 +77,7 @@ func (d database) once(ctx context.Context, db *sql.DB, f func(*sql.Conn) error)
 		closed = ok && conn.Conn().IsClosed()
 		return nil
 	})
-	if closed { // the server has ended it, and the idle ones most likely, too: each of them would fail once more
+	if closed { // the server has probably ended the idle ones, too: each of them would fail once
 		d.pool.Reset()
 	}
 	return err
@@ -133,9 +132,6 @@ func (d database) Marks(brokers ...string) map[string]any {
 		"writers": sqladmin.List{Items: all.writers}, "sessions": sqladmin.List{Items: all.sessions},
 	}
 }
-
-// Changed implements sqladmin.Database.
-func (d database) Changed(ctx context.Context, brokers ...string) { d.announceChange(ctx, brokers...) }
 
 // Denied implements sqladmin.Database.
 func (database) Denied(err error) bool {

@@ -31,7 +31,7 @@ func (x *exchange) complete() {
 	x.send(x.completed, "COMMIT")
 }
 
-// completed reads the answer to the COMMIT that makes the completion durable.
+// completed reads the answer to the COMMIT, after which the completion is durable.
 func (x *exchange) completed(answers pgx.BatchResults) error {
 	if _, err := answers.Exec(); err != nil {
 		return err
@@ -60,11 +60,7 @@ func (x *exchange) markPublished() {
 		x.send(x.countMarked, x.store.sql.deletePublished, lease.Broker, lease.Shard, pgUUID(lease.Token), lease.FirstID, lease.LastID, ids)
 		return
 	}
-	mark := x.store.sql.markPublished
-	if x.moves {
-		mark = x.store.sql.movePublished
-	}
-	x.send(x.countMarked, mark,
+	x.send(x.countMarked, x.store.sql.markPublished,
 		lease.Broker, lease.Shard, pgUUID(lease.Token), lease.FirstID, lease.LastID, ids, brokerIDs)
 }
 

@@ -28,7 +28,7 @@ func TestConformance(t *testing.T) {
 
 // conform runs the suite in one database, each test on a table of its own. The stores connect by a
 // DSN of their own.
-func conform(t *testing.T, suite func(*testing.T, func(*testing.T) storetest.Bundle), dsn, storeDSN string, opts ...Option) {
+func conform(t *testing.T, suite func(*testing.T, func(*testing.T) storetest.Bundle), dsn, storeDSN string) {
 	t.Helper()
 	db := openDB(t, dsn)
 	_, err := db.ExecContext(t.Context(), "CREATE SCHEMA app")
@@ -37,20 +37,16 @@ func conform(t *testing.T, suite func(*testing.T, func(*testing.T) storetest.Bun
 	suite(t, func(t *testing.T) storetest.Bundle {
 		n := tables.Add(1)
 		table := fmt.Sprintf("outbox_%d", n)
-		all := ""
-		if len(opts) > 0 {
-			all = table + "_all"
-		}
-		open := func(t *testing.T, table string) driver.Store { return openStore(t, storeDSN, table, opts...) }
+		open := func(t *testing.T, table string) driver.Store { return openStore(t, storeDSN, table) }
 		return storetest.Bundle{
-			Store: open(t, table), DB: db, Table: table, All: all, Open: open, Decided: func(s driver.Store) claims.Store { return thin{s.(*Store)} },
+			Store: open(t, table), DB: db, Table: table, Open: open, Decided: func(s driver.Store) claims.Store { return thin{s.(*Store)} },
 			Tables: []string{
 				fmt.Sprintf("app.outbox_%d", n), fmt.Sprintf("public.Mixed_Case_%d", n), fmt.Sprintf("_%d_", n),
 				fmt.Sprintf("%s_%d", strings.Repeat("x", 48-1-len(fmt.Sprint(n))), n),
 			},
 			OpenUnhurried: func(t *testing.T, table string) driver.Store {
 				t.Helper()
-				return openStore(t, with(t, storeDSN, "deadlock_timeout", "10s"), table, opts...)
+				return openStore(t, with(t, storeDSN, "deadlock_timeout", "10s"), table)
 			},
 			HoldShard: func(t *testing.T, broker string, shard int) func() {
 				t.Helper()
@@ -70,9 +66,9 @@ func conform(t *testing.T, suite func(*testing.T, func(*testing.T) storetest.Bun
 	})
 }
 
-func openStore(t *testing.T, dsn, table string, opts ...Option) *Store {
+func openStore(t *testing.T, dsn, table string) *Store {
 	t.Helper()
-	store, err := Open(t.Context(), dsn, table, opts...)
+	store, err := Open(t.Context(), dsn, table)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
 	return store

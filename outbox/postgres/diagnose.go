@@ -27,11 +27,7 @@ func (s *Store) Diagnose(ctx context.Context) (admin.Diagnosis, error) {
 		if err := found.read(ctx, conn, s.sql.diagnose, want); err != nil {
 			return err
 		}
-		found.forgotten = found.forgotten && !s.history.kept
 		found.judge(&d)
-		if s.history.kept {
-			d.Set("outbox.partition", "day")
-		}
 		before := s.now()
 		var clock time.Time
 		err := conn.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&clock)
@@ -46,7 +42,7 @@ func (s *Store) Diagnose(ctx context.Context) (admin.Diagnosis, error) {
 	return d, err
 }
 
-// settings is what sql/diagnose.sql tells.
+// settings are the answers of sql/diagnose.sql.
 type settings struct {
 	version                                                string
 	number                                                 int
@@ -54,13 +50,12 @@ type settings struct {
 	readOnly, isolation                                    string
 	synchronousCommit, fsync, fullPageWrites, autovacuum   string
 	unvacuumed, hidden, forbidden, required, hotUnfriendly []string
-	forgotten                                              bool // there is a history that this store does not use
 }
 
 func (f *settings) read(ctx context.Context, conn *pgx.Conn, text string, want schemacheck.Facts) error {
 	return conn.QueryRow(ctx, text, want.Tables(), want.Owned("column "), want.Owned("index ")).Scan(
 		&f.version, &f.number, &f.replica, &f.readOnly, &f.isolation, &f.synchronousCommit, &f.fsync, &f.fullPageWrites, &f.autovacuum,
-		&f.unvacuumed, &f.hidden, &f.forbidden, &f.required, &f.hotUnfriendly, &f.forgotten)
+		&f.unvacuumed, &f.hidden, &f.forbidden, &f.required, &f.hotUnfriendly)
 }
 
 func (f *settings) judge(d *admin.Diagnosis) {
@@ -116,10 +111,6 @@ func (f *settings) judgeTables(d *admin.Diagnosis) {
 	}
 	for _, column := range f.required {
 		d.Warn("column", fmt.Sprintf("column %s is not ours, may not be NULL and has no default, so no message can be written: give it a default", column))
-	}
-	if f.forgotten {
-		d.Warn("history", "the outbox has a history of days, and outbox.partition is not day: what is in the history is neither shown nor purged; "+
-			"set it to day, or drop the history when it is not needed any more")
 	}
 	for _, index := range f.hotUnfriendly {
 		d.Warn("index", fmt.Sprintf("index %s is not ours and names a column that every claim changes, so claims are no HOT updates and write to all indexes: "+

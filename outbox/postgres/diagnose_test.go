@@ -109,16 +109,6 @@ func TestDiagnoseTables(t *testing.T) {
 	require.NoError(t, store.Check(t.Context()), "none of it is a wrong schema")
 }
 
-// Whoever leaves the setting out again is told that the history stays.
-func TestDiagnoseHistory(t *testing.T) {
-	t.Parallel()
-	p := newPast(t)
-	require.Empty(t, diagnose(t, p.Store))
-	got := diagnose(t, openStore(t, p.dsn, kept))
-	require.Len(t, got, 1)
-	assert.Contains(t, got[0], "history: the outbox has a history of days, and outbox.partition is not day")
-}
-
 // TestDiagnoseRole: what a role may not do, or see.
 func TestDiagnoseRole(t *testing.T) {
 	t.Parallel()
@@ -169,7 +159,6 @@ func TestJudge(t *testing.T) {
 		{"remote", func(f *settings) { f.synchronousCommit = "remote_write" }, admin.Finding{}},
 		{"fsync", func(f *settings) { f.fsync = "off" }, admin.Finding{Topic: "durability", Message: "fsync is off"}},
 		{"full_page_writes", func(f *settings) { f.fullPageWrites = "off" }, admin.Finding{Topic: "durability", Message: "full_page_writes is off"}},
-		{"history", func(f *settings) { f.forgotten = true }, admin.Finding{Topic: "history", Message: "neither shown nor purged"}},
 		{"autovacuum", func(f *settings) { f.autovacuum = "off" }, admin.Finding{Topic: "autovacuum", Message: "off on this server"}},
 	} {
 		found := good

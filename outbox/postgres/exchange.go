@@ -58,9 +58,6 @@ func (s thin) Exchange(ctx context.Context, completion *driver.Completion, claim
 	)
 	try := func() error {
 		answer, err = s.exchange(ctx, completion, claim)
-		if answer.Completed == nil && s.unmoved(completion, err) {
-			answer, err = s.exchange(ctx, completion, claim)
-		}
 		if answer.Completed != nil {
 			completed, completion = answer.Completed, nil // it stands, whatever becomes of the claim
 		}
@@ -90,7 +87,7 @@ func (s thin) Exchange(ctx context.Context, completion *driver.Completion, claim
 }
 
 func (s *Store) exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (claims.Answer, error) {
-	x := exchange{store: s, completion: completion, claim: claim, moves: s.moves(ctx, completion)}
+	x := exchange{store: s, completion: completion, claim: claim}
 	if claim != nil {
 		x.baseline = s.water.take(claim.Broker, claim.Shard, time.Now())
 		if !claim.AroundLocked {
@@ -152,7 +149,6 @@ type exchange struct {
 	marked     int
 	token      uuid.UUID
 	baseline   baseline
-	moves      bool // published rows go to the history
 	simple     bool // the claim is tried unchanged
 	few        bool // and should find a few rows, which come with its answer
 	wasSimple  bool // the window was

@@ -122,7 +122,7 @@ var administrations sync.Map
 func administrationOf(t *testing.T, table string) *sqladmin.Admin {
 	t.Helper()
 	if a, ok := administrations.Load(table); ok {
-		return a.(*sqladmin.Admin) //nolint:forcetypeassert // nothing else is stored
+		return a.(*sqladmin.Admin)
 	}
 	a, err := sqladmin.New(database{}, sqladmin.Postgres, table)
 	require.NoError(t, err)
@@ -134,13 +134,7 @@ func administrationOf(t *testing.T, table string) *sqladmin.Admin {
 // administration are told by name: "broker 'b'; limit 10".
 func literalsOf(t *testing.T, name, literals string) string {
 	t.Helper()
-	return literalsFor(t, &Store{administration: administrationOf(t, "t")}, name, literals)
-}
-
-// literalsFor is literalsOf for the statements of a store.
-func literalsFor(t *testing.T, store *Store, name, literals string) string {
-	t.Helper()
-	_, all := store.Texts()
+	_, all := administrationOf(t, "t").Texts()
 	parameters, ok := all[name]
 	if !ok {
 		return literals

@@ -62,10 +62,6 @@ func (i *idler) Stranded(context.Context, string, admin.Position, int) (admin.Li
 	return admin.List{}, nil
 }
 
-func (i *idler) PurgeHistory(context.Context, func(string) time.Duration, int, int, func() error) (int, error) {
-	return 0, nil // nothing is asked where there is no history
-}
-
 func (i *idler) FinishedBrokers(context.Context) ([]string, error) {
 	i.ask("finished")
 	return []string{"b"}, nil

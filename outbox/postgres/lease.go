@@ -15,13 +15,14 @@ import (
 // Renew implements driver.Delivery.
 func (s *Store) Renew(ctx context.Context, lease driver.Lease) (int, error) {
 	var kept int
-	err := contention.Retry(ctx, s.patience, brokenOff, func() (err error) {
-		var batch pgx.Batch
-		batch.Queue(begin)
-		batch.Queue(s.sql.lock, shardLock(lease.Broker, lease.Shard))
-		batch.Queue(s.sql.renew, lease.Broker, lease.Shard, pgUUID(lease.Token), lease.FirstID, lease.LastID, lease.Duration.Microseconds())
-		batch.Queue("COMMIT")
-		kept, err = s.affected(ctx, &batch, 2)
+	err := contention.Retry(ctx, s.patience, brokenOff, func() error {
+		x := exchange{store: s}
+		x.send(nil, begin)
+		x.send(nil, s.sql.lock, shardLock(lease.Broker, lease.Shard))
+		x.send(x.countMarked, s.sql.renew, lease.Broker, lease.Shard, pgUUID(lease.Token), lease.FirstID, lease.LastID, lease.Duration.Microseconds())
+		x.send(nil, "COMMIT")
+		err := x.flush(ctx)
+		kept = x.marked
 		return err
 	})
 	if err != nil {
@@ -69,25 +70,4 @@ func (s *Store) Ready(ctx context.Context, broker string, busy wakeup.Set) (driv
 		s.water.looked(broker, shards, began, time.Now())
 	}
 	return ready, nil
-}
-
-// affected runs a batch in one round trip and returns the number of rows that one of its statements
-// has changed.
-func (s *Store) affected(ctx context.Context, batch *pgx.Batch, statement int) (int, error) {
-	var n int
-	err := s.conn(ctx, func(conn *pgx.Conn) error {
-		answers := conn.SendBatch(ctx, batch)
-		for step := range batch.Len() {
-			tag, err := answers.Exec()
-			if err != nil {
-				_ = answers.Close() // the first error tells what happened
-				return err
-			}
-			if step == statement {
-				n = int(tag.RowsAffected())
-			}
-		}
-		return answers.Close()
-	})
-	return n, err
 }

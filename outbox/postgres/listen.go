@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -90,13 +89,12 @@ func (s *Store) Notify(ctx context.Context, text string) error {
 	return nil
 }
 
-// changeTime bounds how long telling the relays of an operator's change may take.
+// changeTime bounds a notification of an operator's change.
 const changeTime = 2 * time.Second
 
-// announceChange tells relays that an operator has made rows of brokers deliverable, after the
-// commit and though the operator may have gone. An error is not reported: what was changed is
-// changed, and polling finds it.
-func (s *Store) announceChange(ctx context.Context, brokers ...string) {
+// Changed implements sqladmin.Database. It notifies relays after the commit, also when the operator's
+// context has ended. It drops errors: the change stands, and polls find it.
+func (d database) Changed(ctx context.Context, brokers ...string) {
 	slices.Sort(brokers)
 	var arrivals []wakeup.WakeUp
 	for _, broker := range slices.Compact(brokers) {
@@ -107,10 +105,5 @@ func (s *Store) announceChange(ctx context.Context, brokers ...string) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeTime)
 	defer cancel()
-	_ = s.Notify(ctx, wakeup.Text(arrivals))
-}
-
-// listenSQL fills in the channel.
-func listenSQL(table, channel string) string {
-	return strings.ReplaceAll(readSQL("listen", table), "{{channel}}", channel)
+	_ = d.Notify(ctx, wakeup.Text(arrivals))
 }

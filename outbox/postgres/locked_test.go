@@ -24,7 +24,7 @@ func TestLockedForLong(t *testing.T) {
 	conn, err := pgx.Connect(t.Context(), dsn)
 	require.NoError(t, err)
 	defer conn.Close(t.Context())
-	exec(t, conn, fill("kept", 300, "pending"))
+	exec(t, conn, fill("kept", 300))
 	claim := &driver.Claim{Broker: "a", Limit: 5, Window: 5, Worker: "w", Lease: time.Minute}
 	first, err := store.Exchange(t.Context(), nil, claim)
 	require.NoError(t, err)

@@ -20,7 +20,7 @@ func TestOperatorWaitsForClaims(t *testing.T) {
 	store := openStore(t, dsn, "waits")
 	_, err := store.Migrate(t.Context())
 	require.NoError(t, err)
-	_, err = store.pool.Exec(t.Context(), fill("waits", 30, "pending")+"; UPDATE waits SET status = 'failed'", pgx.QueryExecModeSimpleProtocol)
+	_, err = store.pool.Exec(t.Context(), fill("waits", 30)+"; UPDATE waits SET status = 'failed'", pgx.QueryExecModeSimpleProtocol)
 	require.NoError(t, err)
 	for shard := range outbox.Shards {
 		conn, err := pgx.Connect(t.Context(), dsn)

@@ -23,13 +23,7 @@ func documentedRole(t *testing.T, owner *Store, documented string) string {
 	t.Helper()
 	_, rest, found := strings.Cut(testenv.PageCode(t, "operations.md"), "```sql\n-- migrates")
 	require.True(t, found)
-	block, rest, _ := strings.Cut(rest, "```")
-	if owner.history.kept {
-		_, rest, found = strings.Cut(rest, "```sql\n-- with \"outbox.partition: day\"")
-		require.True(t, found)
-		more, _, _ := strings.Cut(rest, "```")
-		block += more
-	}
+	block, _, _ := strings.Cut(rest, "```")
 
 	role := "fanout_role_" + strings.ToLower(rand.Text()[:8])
 	run := func(text string) {
@@ -59,10 +53,10 @@ func relayRole(t *testing.T, owner *Store) string {
 }
 
 // stage is a table with its owner.
-func newStage(t *testing.T, opts ...Option) (dsn string, owner *Store) {
+func newStage(t *testing.T) (dsn string, owner *Store) {
 	t.Helper()
 	dsn = testenv.Postgres(t)
-	owner = openStore(t, dsn, "outbox_messages", opts...)
+	owner = openStore(t, dsn, "outbox_messages")
 	_, err := owner.Migrate(t.Context())
 	require.NoError(t, err)
 	_, err = owner.pool.Exec(t.Context(), "REVOKE CREATE ON SCHEMA public FROM PUBLIC") // as it is from PostgreSQL 15 on

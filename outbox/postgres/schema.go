@@ -24,53 +24,26 @@ var errReplica = errors.New("the database is a read replica: point the relay at 
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// Migrations returns the steps of the schema for a table, for "fanout migrate --print" and for
-// other migration tools. Of the options, WithHistory counts: its steps come last, with versions of
-// their own, from 1001 on.
-func Migrations(table string, opts ...Option) ([]driver.Migration, error) {
-	steps, err := stepsIn(migrationFiles, "migrations", table, 0)
-	if err != nil || !configured(opts).history {
-		return steps, err
-	}
-	more, err := historySteps(table)
-	return append(steps, more...), err
-}
-
-func stepsIn(all embed.FS, folder, table string, above int) ([]driver.Migration, error) {
-	files, err := fs.Sub(all, folder)
+// Migrations returns the steps that make the tables, for "fanout migrate --print" and other migration
+// tools.
+func Migrations(table string) ([]driver.Migration, error) {
+	files, err := fs.Sub(migrationFiles, "migrations")
 	if err != nil {
 		return nil, fmt.Errorf("postgres: read migrations: %w", err)
 	}
-	steps, err := driver.Migrations(files, table)
-	for i := range steps {
-		steps[i].Version += above
-	}
-	return steps, err
+	return driver.Migrations(files, table)
 }
 
-// Migrate implements admin.Administration. All missing steps are applied in one transaction; those that
-// another tool has applied are recorded. The table's schema, where one is named, must exist.
+// Migrate implements admin.Administration. It applies all missing steps in one transaction, and records
+// those that another tool has applied. It does not create the schema that a table's name has in front.
 func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 	steps, err := Migrations(s.table)
 	if err != nil {
 		return nil, err
 	}
-	applied, err := s.migrate(ctx, steps)
-	if err != nil || !s.history.kept {
-		return applied, err
-	}
-	if steps, err = historySteps(s.table); err != nil {
-		return nil, err
-	}
-	more, err := s.migrate(ctx, steps)
-	return append(applied, more...), err
-}
-
-// migrate applies the steps of the outbox, or those of its history.
-func (s *Store) migrate(ctx context.Context, steps []driver.Migration) ([]string, error) {
 	var there []int
-	// Before the lock is taken: what another process migrates meanwhile is then in the record.
-	err := s.conn(ctx, func(conn *pgx.Conn) (err error) {
+	// This comes before the lock: the record then has the steps that another process applies meanwhile.
+	err = s.conn(ctx, func(conn *pgx.Conn) (err error) {
 		there, err = s.adopt(ctx, conn, steps)
 		return err
 	})
@@ -89,7 +62,7 @@ func (s *Store) migrate(ctx context.Context, steps []driver.Migration) ([]string
 			applied_at timestamptz NOT NULL DEFAULT clock_timestamp())`); err != nil {
 			return err
 		}
-		done, err := s.versions(ctx, tx)
+		done, err := s.versions(ctx, tx.Conn())
 		if err != nil {
 			return err
 		}
@@ -103,7 +76,7 @@ func (s *Store) migrate(ctx context.Context, steps []driver.Migration) ([]string
 		})
 		return err
 	}
-	// What a step waits for, for which others wait behind it, it does not wait for without end.
+	// A step that waits for a lock makes others wait behind it, so it gives up after a while.
 	err = contention.Retry(ctx, s.patience, brokenOff, func() error { return pgx.BeginTxFunc(ctx, s.pool, options, try) })
 	var pgErr *pgconn.PgError
 	switch {
@@ -129,52 +102,38 @@ func (s *Store) adopt(ctx context.Context, conn *pgx.Conn, steps []driver.Migrat
 	if err != nil && (!errors.As(err, &pgErr) || pgErr.Code != undefinedTable) {
 		return nil, err
 	}
-	// The record of the outbox says nothing of its history, which may be of another tool.
-	done = slices.DeleteFunc(done, func(version int) bool {
-		return !slices.ContainsFunc(steps, func(step driver.Migration) bool { return step.Version == version })
-	})
 	return driver.Adopt(steps, done, func(first []driver.Migration) (driver.Comparison, error) {
-		begun, differences, err := s.compare(ctx, conn, first)
-		return driver.Comparison{Begun: begun, Differences: differences}, err
+		return s.compare(ctx, conn, first)
 	})
 }
 
-// compare says whether a table of the outbox exists, and how the tables differ from what the steps make.
-func (s *Store) compare(ctx context.Context, conn *pgx.Conn, steps []driver.Migration) (exists bool, differences []string, err error) {
+// compare compares the tables with those that the steps make.
+func (s *Store) compare(ctx context.Context, conn *pgx.Conn, steps []driver.Migration) (found driver.Comparison, err error) {
 	want, err := schemacheck.Wanted(schemacheck.Postgres, steps...)
 	if err != nil {
-		return false, nil, err
+		return found, err
 	}
 	live, err := s.facts(ctx, conn, want.Tables())
 	if err != nil {
-		return false, nil, err
+		return found, err
 	}
-	differences, err = s.evaluation(conn).Differences(ctx, want, live)
-	if err == nil && steps[len(steps)-1].Version > historyVersion {
-		var missing []string
-		missing, err = s.missing(ctx, conn)
-		differences = append(differences, missing...)
-	}
-	return len(live) > 0, differences, err
+	found.Begun = len(live) > 0
+	found.Differences, err = s.evaluation(conn).Differences(ctx, want, live)
+	return found, err
 }
 
-// querier is a connection or a transaction.
-type querier interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
-
-// versions are the steps that Migrate has recorded.
-func (s *Store) versions(ctx context.Context, on querier) ([]int, error) {
-	rows, err := on.Query(ctx, "SELECT version FROM "+s.table+"_migrations")
+// versions returns the steps that Migrate has recorded.
+func (s *Store) versions(ctx context.Context, conn *pgx.Conn) ([]int, error) {
+	rows, err := conn.Query(ctx, "SELECT version FROM "+s.table+"_migrations")
 	if err != nil {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, pgx.RowTo[int])
 }
 
-// Check implements admin.Administration. It looks at the tables themselves, so that it does not
-// matter which tool has made them, and at the steps that Migrate has recorded, where it has. It
-// also refuses a read replica, on which nothing could be claimed.
+// Check implements admin.Administration. It reads the tables themselves, since any tool may have made
+// them, and the steps that Migrate has recorded, if any. It refuses a read replica, where nothing can
+// be claimed.
 func (s *Store) Check(ctx context.Context) error {
 	err := s.conn(ctx, func(conn *pgx.Conn) error { return s.check(ctx, conn) })
 	if err != nil {
@@ -191,40 +150,31 @@ func (s *Store) check(ctx context.Context, conn *pgx.Conn) error {
 	if replica {
 		return errReplica
 	}
-	steps, err := s.steps()
+	steps, err := Migrations(s.table)
 	if err != nil {
 		return err
 	}
-	exists, differences, err := s.compare(ctx, conn, steps)
+	compared, err := s.compare(ctx, conn, steps)
 	if err != nil {
 		return err
 	}
-	found := driver.LiveSchema{Differences: differences, Exists: exists}
+	found := driver.LiveSchema{Differences: compared.Differences, Exists: compared.Begun}
 	found.Versions, err = s.versions(ctx, conn)
 	var pgErr *pgconn.PgError
 	switch {
 	case err == nil:
 		found.Recorded = true
 	case errors.As(err, &pgErr) && (pgErr.Code == undefinedTable || pgErr.Code == insufficientPrivilege):
-		// Another tool has made the table, or a role of few rights cannot see who did; then the
-		// tables alone tell.
+		// Another tool made the tables, or this role may not read the record: the tables alone tell.
 	default:
 		return err
 	}
 	return found.Err(steps)
 }
 
-// steps are all those that make this store's tables.
-func (s *Store) steps() ([]driver.Migration, error) {
-	if s.history.kept {
-		return Migrations(s.table, WithHistory())
-	}
-	return Migrations(s.table)
-}
-
-// wanted are the facts of this store's tables.
+// wanted returns the facts that this store's tables should have.
 func (s *Store) wanted() (schemacheck.Facts, error) {
-	steps, err := s.steps()
+	steps, err := Migrations(s.table)
 	if err != nil {
 		return nil, err
 	}

@@ -39,12 +39,10 @@ type Store struct {
 	*administration
 
 	pool    *pgxpool.Pool
-	owned   bool // the pool is ours to close
 	table   string
 	channel string           // on which rows are announced
 	now     func() time.Time // this process's clock, which only Diagnose looks at
 	sql     statements
-	history history
 	water   lowWater
 	simple  simpleShards
 	// For how long a transaction is repeated that meets locked rows.
@@ -61,7 +59,7 @@ var _ driver.Store = (*Store)(nil)
 type statements struct {
 	lock, tryLock, claim, claimUnordered, window, ahead, locked, take, takeUnordered, takeSettings, fetch, between, planSettings string
 	blocks, turn, lift, free, deferRows                                                                                          string
-	settings, markPublished, deletePublished, movePublished, historyDays, historyMissing, markOther, renew, ready                string
+	settings, markPublished, deletePublished, markOther, renew, ready                                                            string
 	exclusive, exclusiveSettings, writers, holder                                                                                string
 	facts, diagnose, horizon, watch                                                                                              string
 	listen, notify                                                                                                               string
@@ -73,7 +71,6 @@ type Option func(*config)
 type config struct {
 	maxConns int
 	brief    bool
-	history  bool
 }
 
 // WithMaxConns bounds the store's pool where the DSN does not say pool_max_conns; at least 1.
@@ -84,24 +81,10 @@ func WithMaxConns(n int) Option { return func(c *config) { c.maxConns = n } }
 
 const defaultMaxConns = 4
 
-// configured is what options say.
-func configured(opts []Option) config {
-	cfg := config{maxConns: defaultMaxConns}
-	for _, opt := range opts {
-		opt(&cfg)
-	}
-	return cfg
-}
-
 // WithBriefUse is for a store that answers a question or two and is closed: it connects with the
 // first one, so that Open does not find out whether the database can be reached, and prepares no
 // statements.
 func WithBriefUse() Option { return func(c *config) { c.brief = true } }
-
-// WithHistory is for an outbox that is partitioned by day: what is published is moved to a history,
-// which has a partition for each day, and whole days of it are dropped. The tables are made by
-// [Store.Migrate] of such a store.
-func WithHistory() Option { return func(c *config) { c.history = true } }
 
 // Open connects to the database of a DSN, in the form of a URL or of keywords, as pgx and libpq
 // read it. Its pool_max_conns is honoured, and so is its default_query_exec_mode: behind a pooler in
@@ -109,7 +92,10 @@ func WithHistory() Option { return func(c *config) { c.history = true } }
 // front; empty means outbox.DefaultTable. Open fails when the database cannot be reached; it does
 // not look at the schema (see [Store.Check]). The caller closes the store.
 func Open(ctx context.Context, dsn, table string, opts ...Option) (*Store, error) {
-	cfg := configured(opts)
+	cfg := config{maxConns: defaultMaxConns}
+	for _, opt := range opts {
+		opt(&cfg)
+	}
 	if cfg.maxConns < 1 || cfg.maxConns > math.MaxInt32 {
 		return nil, fmt.Errorf("postgres: a pool of %d connections: it must have at least 1", cfg.maxConns)
 	}
@@ -138,12 +124,11 @@ func Open(ctx context.Context, dsn, table string, opts ...Option) (*Store, error
 	if err != nil {
 		return nil, fmt.Errorf("postgres: open the pool: %w", redact(err))
 	}
-	store, err := New(pool, table, opts...)
+	store, err := New(pool, table)
 	if err != nil {
 		pool.Close()
 		return nil, err
 	}
-	store.owned = true
 	if cfg.brief {
 		return store, nil
 	}
@@ -154,10 +139,9 @@ func Open(ctx context.Context, dsn, table string, opts ...Option) (*Store, error
 	return store, nil
 }
 
-// New makes a store on a pool that stays the caller's to close. Give the store a pool of its own:
-// what it shares, its renewals wait for. An empty table means outbox.DefaultTable. Of the options,
-// WithHistory counts.
-func New(pool *pgxpool.Pool, table string, opts ...Option) (*Store, error) {
+// New makes a store on a pool, which Close closes. Share the pool with nothing else: renewals would
+// wait for the other work. An empty table means outbox.DefaultTable.
+func New(pool *pgxpool.Pool, table string) (*Store, error) {
 	if table == "" {
 		table = outbox.DefaultTable
 	}
@@ -168,12 +152,8 @@ func New(pool *pgxpool.Pool, table string, opts ...Option) (*Store, error) {
 		pool: pool, table: table, channel: wakeup.Channel(table), now: time.Now, patience: contention.Patience,
 		heldBack: heldBack, heldBackTransactions: heldBackTransactions, heldLong: driver.HeldLong, silence: driver.HeldSilently,
 	}
-	dialect := sqladmin.Postgres
-	if configured(opts).history {
-		s.history.kept, dialect = true, sqladmin.PostgresHistory
-	}
 	var err error
-	if s.administration, err = sqladmin.New(database{s}, dialect, table); err != nil {
+	if s.administration, err = sqladmin.New(database{s}, sqladmin.Postgres, table); err != nil {
 		return nil, err
 	}
 	for name, text := range map[string]*string{
@@ -183,19 +163,17 @@ func New(pool *pgxpool.Pool, table string, opts ...Option) (*Store, error) {
 		"fetch": &s.sql.fetch, "between": &s.sql.between, "plan_settings": &s.sql.planSettings,
 		"blocks": &s.sql.blocks, "turn": &s.sql.turn, "lift": &s.sql.lift, "free": &s.sql.free, "defer": &s.sql.deferRows,
 		"settings":       &s.sql.settings,
-		"mark_published": &s.sql.markPublished, "delete_published": &s.sql.deletePublished, "move_published": &s.sql.movePublished,
-		"mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
+		"mark_published": &s.sql.markPublished, "delete_published": &s.sql.deletePublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
 		"writers": &s.sql.writers, "holder": &s.sql.holder,
 		"facts": &s.sql.facts, "diagnose": &s.sql.diagnose, "horizon": &s.sql.horizon,
-		"history_days": &s.sql.historyDays, "history_missing": &s.sql.historyMissing,
 		"exclusive": &s.sql.exclusive, "exclusive_settings": &s.sql.exclusiveSettings,
 		"notify": &s.sql.notify,
 	} {
 		*text = readSQL(name, table)
 	}
 	s.sql.watch = "SELECT kind, name, role, application, since FROM (" + s.sql.horizon + ") AS holders" +
-		" UNION ALL SELECT '" + kindIdentity + "', '', '', '', NULL WHERE (" + driver.RenderSQL(s.Everywhere(readSQL("identity", table)), table) + ")"
-	s.sql.listen = listenSQL(table, s.channel)
+		" UNION ALL SELECT '" + kindIdentity + "', '', '', '', NULL WHERE (" + readSQL("identity", table) + ")"
+	s.sql.listen = strings.ReplaceAll(readSQL("listen", table), "{{channel}}", s.channel)
 	return s, nil
 }
 
@@ -205,11 +183,9 @@ func (s *Store) Dialect() outbox.Dialect { return outbox.Postgres }
 // Shards implements driver.Delivery.
 func (s *Store) Shards() int { return outbox.Shards }
 
-// Close releases the connections of a store that was made with Open.
+// Close closes the pool.
 func (s *Store) Close() error {
-	if s.owned {
-		s.pool.Close()
-	}
+	s.pool.Close()
 	return nil
 }
 
@@ -319,8 +295,8 @@ const begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
 // (https://www.postgresql.org/docs/current/protocol-message-formats.html, ReadyForQuery).
 const idle = 'I'
 
-// conn runs f on one connection of the pool. What f has left of a transaction that failed is rolled
-// back: the pool would close the connection, and a new one costs more than what broke off.
+// conn runs f on a connection of the pool, and rolls back a transaction that f leaves open when it
+// fails: the pool would close the connection, and a new one costs more than a ROLLBACK.
 func (s *Store) conn(ctx context.Context, f func(*pgx.Conn) error) error {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
@@ -331,9 +307,8 @@ func (s *Store) conn(ctx context.Context, f func(*pgx.Conn) error) error {
 	if pg := conn.Conn().PgConn(); err != nil && pg.TxStatus() != idle && !pg.IsBusy() && !pg.IsClosed() {
 		_, _ = pg.Exec(ctx, "ROLLBACK").ReadAll() // where it fails, the connection is closed
 	}
-	if s.owned && conn.Conn().IsClosed() && ctx.Err() == nil {
-		// The server has ended it, and the idle ones most likely, too: each of them would fail once
-		// more.
+	if conn.Conn().IsClosed() && ctx.Err() == nil {
+		// The server has probably ended the idle ones, too: each of them would fail once.
 		s.pool.Reset()
 	}
 	return explain(err)

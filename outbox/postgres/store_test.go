@@ -17,17 +17,13 @@ import (
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
-// waysToConnect are other ways in which a store connects, or keeps its rows.
-var waysToConnect = map[string]struct {
-	parameters [][2]string
-	opts       []Option
-}{
-	"History": {opts: []Option{WithHistory()}},
+// waysToConnect are parameters of other ways in which a store connects.
+var waysToConnect = map[string][][2]string{
 	// Behind a pooler one switches prepared statements off. The simple protocol differs most from the usual one.
-	"simple_protocol": {parameters: [][2]string{{"default_query_exec_mode", "simple_protocol"}}},
-	"exec":            {parameters: [][2]string{{"default_query_exec_mode", "exec"}}},
-	"cache_describe":  {parameters: [][2]string{{"default_query_exec_mode", "cache_describe"}}},
-	"serializable":    {parameters: [][2]string{{"default_transaction_isolation", "serializable"}, {"pool_max_conns", "1"}}},
+	"simple_protocol": {{"default_query_exec_mode", "simple_protocol"}},
+	"exec":            {{"default_query_exec_mode", "exec"}},
+	"cache_describe":  {{"default_query_exec_mode", "cache_describe"}},
+	"serializable":    {{"default_transaction_isolation", "serializable"}, {"pool_max_conns", "1"}},
 }
 
 // TestConformanceOfExecModes: an eighth of the suite runs with one of the settings, another eighth and
@@ -44,10 +40,10 @@ func TestConformanceOfExecModes(t *testing.T) {
 			t.Parallel()
 			dsn := testenv.Postgres(t)
 			own := dsn
-			for _, parameter := range waysToConnect[name].parameters {
+			for _, parameter := range waysToConnect[name] {
 				own = with(t, own, parameter[0], parameter[1])
 			}
-			conform(t, storetest.RunOnceMore, dsn, own, waysToConnect[name].opts...)
+			conform(t, storetest.RunOnceMore, dsn, own)
 		})
 	}
 }

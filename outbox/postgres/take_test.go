@@ -32,7 +32,7 @@ func TestTakesDoNotWait(t *testing.T) {
 	conn, err := pgx.Connect(t.Context(), dsn)
 	require.NoError(t, err)
 	defer conn.Close(t.Context())
-	exec(t, conn, fill("take", 100, "pending"))
+	exec(t, conn, fill("take", 100))
 	choice := driver.Choice{Rows: head(t, conn, "take")}
 	claim := driver.Claim{Broker: "a", Limit: 5, Window: 5, Worker: "w", Lease: time.Minute}
 
@@ -152,7 +152,7 @@ func TestConflictsKeepTheConnection(t *testing.T) {
 	conn, err := pgx.Connect(t.Context(), dsn)
 	require.NoError(t, err)
 	defer conn.Close(t.Context())
-	exec(t, conn, fill("conflicts", 100, "pending"))
+	exec(t, conn, fill("conflicts", 100))
 	choice := driver.Choice{Rows: head(t, conn, "conflicts")}
 	claim := driver.Claim{Broker: "a", Limit: 5, Window: 5, Worker: "w", Lease: time.Minute}
 	s := thin{store}

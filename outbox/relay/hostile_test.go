@@ -59,11 +59,7 @@ func FuzzCheckTable(f *testing.F) {
 			return
 		}
 		require.Regexp(t, plainName, name)
-		for _, migrations := range []func(string) ([]driver.Migration, error){
-			func(table string) ([]driver.Migration, error) {
-				return postgres.Migrations(table, postgres.WithHistory())
-			}, sqlite.Migrations, sqlserver.Migrations,
-		} {
+		for _, migrations := range []func(string) ([]driver.Migration, error){postgres.Migrations, sqlite.Migrations, sqlserver.Migrations} {
 			ours, err := migrations(name)
 			require.NoError(t, err)
 			schema := name[:strings.IndexByte(name, '.')+1]

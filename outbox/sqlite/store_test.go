@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gorm-fanout/fanout/internal/sqladmin"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
@@ -38,6 +39,24 @@ func insert(t *testing.T, store *Store) {
 	require.NoError(t, inserter.Insert(t.Context(), store.db, []outbox.Row{
 		{MessageID: uuid.New(), TargetBroker: "b", Stream: "s", Type: "t", OrderingKey: "k", Payload: []byte("{}")},
 	}))
+}
+
+// A limit holds for all transactions of an action together.
+func TestOperateInChunks(t *testing.T) {
+	t.Parallel()
+	store, _ := newStore(t)
+	inserter, err := outbox.NewInserter(outbox.SQLite, store.table)
+	require.NoError(t, err)
+	rows := make([]outbox.Row, 2*sqladmin.OperateRows)
+	for n := range rows {
+		rows[n] = outbox.Row{MessageID: uuid.New(), TargetBroker: "b", Stream: "s", Type: "t", Payload: []byte("{}")}
+	}
+	require.NoError(t, inserter.Insert(t.Context(), store.db, rows))
+	for _, want := range []int{sqladmin.OperateRows + 1, sqladmin.OperateRows - 1} {
+		n, err := store.Abandon(t.Context(), admin.Filter{}, "enough", sqladmin.OperateRows+1)
+		require.NoError(t, err)
+		assert.Equal(t, want, n)
+	}
 }
 
 // lock takes the database's write lock until release is called.

@@ -118,7 +118,7 @@ func testCommitOrder(t *table) {
 // messagesOf lists the messages of a key in the order of their rows.
 func (t *table) messagesOf(key string) []uuid.UUID {
 	t.Helper()
-	rows, err := t.DB.QueryContext(t.Context(), t.read("SELECT "+t.sql.text("message_id")+" FROM {t} WHERE ordering_key = ? ORDER BY id"), key)
+	rows, err := t.DB.QueryContext(t.Context(), t.render("SELECT "+t.sql.text("message_id")+" FROM {t} WHERE ordering_key = ? ORDER BY id"), key)
 	require.NoError(t, err)
 	defer rows.Close()
 	var ids []uuid.UUID

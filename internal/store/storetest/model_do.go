@@ -309,7 +309,7 @@ func digit(flag bool) int {
 // lines reads rows of a number of columns, each as one line of text.
 func (t *table) lines(text string, columns int) (lines []string) {
 	t.Helper()
-	rows, err := t.DB.QueryContext(t.Context(), t.read(text))
+	rows, err := t.DB.QueryContext(t.Context(), t.render(text))
 	require.NoError(t, err, text)
 	defer rows.Close()
 	values, targets := make([]string, columns), make([]any, columns)

@@ -75,7 +75,7 @@ func (t *table) these(ids ...int64) admin.Filter {
 func (t *table) messageID(id int64) string {
 	t.Helper()
 	var text string
-	query := t.read("SELECT " + t.sql.text("message_id") + " FROM {t} WHERE id = ?")
+	query := t.render("SELECT " + t.sql.text("message_id") + " FROM {t} WHERE id = ?")
 	require.NoError(t, t.DB.QueryRowContext(t.Context(), query, id).Scan(&text))
 	return text
 }

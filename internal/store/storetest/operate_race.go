@@ -68,7 +68,7 @@ type operateRace struct {
 
 func (r *operateRace) done(ctx context.Context) (bool, error) {
 	var left int
-	err := r.DB.QueryRowContext(ctx, r.read("SELECT count(*) FROM {t} WHERE status <> 'published'")).Scan(&left)
+	err := r.DB.QueryRowContext(ctx, r.render("SELECT count(*) FROM {t} WHERE status <> 'published'")).Scan(&left)
 	return left == 0, err
 }
 

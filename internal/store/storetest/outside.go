@@ -235,7 +235,6 @@ func testCrossingFrom(t *table, c crossing, backwards bool) {
 		store = t.OpenUnhurried(t.T, t.Table)
 	}
 	ids, operation := c.prepare(t)
-	t.bringBack()
 	order := []int64{ids[0], ids[len(ids)-1]}
 	if backwards {
 		slices.Reverse(order)

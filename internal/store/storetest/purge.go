@@ -90,7 +90,6 @@ func testPurgeLimit(t *table) {
 func testPurgeLocked(t *table) {
 	t.oneHolds()
 	done, dead := t.finish(2)
-	t.bringBack()
 	session := t.outsider()
 	session.scrub(done[0])
 	session.scrub(dead[1])

@@ -122,7 +122,7 @@ func testNeverShared(t *table, isUnordered bool) {
 			batch := result.Batch
 			if len(batch.Messages) == 0 {
 				var left int64
-				if err := t.DB.QueryRowContext(ctx, t.read("SELECT count(*) FROM {t} WHERE finished_at IS NULL")).Scan(&left); err != nil {
+				if err := t.DB.QueryRowContext(ctx, t.render("SELECT count(*) FROM {t} WHERE finished_at IS NULL")).Scan(&left); err != nil {
 					return err
 				}
 				if left == 0 {

@@ -29,9 +29,6 @@ type Bundle struct {
 	DB *sql.DB
 	// Table is the name of the store's table.
 	Table string
-	// All is where rows are found wherever they are, of a store that has a history; empty where that is
-	// the table.
-	All string
 	// Open makes a further store on the same database, as another process would. It is closed when
 	// the test ends.
 	Open func(t *testing.T, table string) driver.Store

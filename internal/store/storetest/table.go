@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -49,23 +48,8 @@ func (t *table) Context() context.Context { return sqladmin.Patient(t.T.Context(
 // name that contains the table's.
 func (t *table) exec(text string, args ...any) {
 	t.Helper()
-	t.bringBack()
 	_, err := t.DB.ExecContext(t.Context(), t.render(text), args...)
 	require.NoError(t, err, text)
-}
-
-// bringBack moves rows of a history, where there is one, back to the table, for tests that change rows
-// whatever their status.
-func (t *table) bringBack() {
-	t.Helper()
-	if t.All == "" || t.number("SELECT count(*) FROM pg_class WHERE oid = to_regclass(?)", t.Table+"_history") == 0 {
-		return
-	}
-	const columns = "id, created_at, available_at, expires_at, message_id, priority, target_broker, stream, type, ordering_key, content_type, aggregate_type," +
-		" aggregate_id, correlation_id, causation_id, tenant_id, headers, last_error, deferred, isolated, crashes, attempts, published_at, finished_at, status," +
-		" broker_message_id, payload"
-	_, err := t.DB.ExecContext(t.Context(), t.render("WITH moved AS (DELETE FROM {t}_history RETURNING *) INSERT INTO {t} ("+columns+") SELECT "+columns+" FROM moved"))
-	require.NoError(t, err)
 }
 
 // try is exec for statements that may fail.
@@ -73,17 +57,6 @@ func (t *table) try(text string, args ...any) error {
 	_, err := t.DB.ExecContext(t.Context(), t.render(text), args...)
 	return err
 }
-
-// read is render for a statement that only reads, and so finds rows wherever they are.
-func (t *table) read(text string) string {
-	if t.All != "" {
-		text = itself.ReplaceAllString(text, "FROM "+t.All+"$1")
-	}
-	return t.render(text)
-}
-
-// itself is the table, and not one beside it.
-var itself = regexp.MustCompile(`FROM \{t\}([^_]|$)`)
 
 func (t *table) render(text string) string {
 	text = strings.NewReplacer("{t}", t.Table, "{f}", strings.ReplaceAll(t.Table, ".", "_")).Replace(text)
@@ -102,14 +75,14 @@ func (t *table) render(text string) string {
 func (t *table) number(text string, args ...any) int64 {
 	t.Helper()
 	var n int64
-	require.NoError(t, t.DB.QueryRowContext(t.Context(), t.read(text), args...).Scan(&n), text)
+	require.NoError(t, t.DB.QueryRowContext(t.Context(), t.render(text), args...).Scan(&n), text)
 	return n
 }
 
 // ids reads row ids.
 func (t *table) ids(text string, args ...any) []int64 {
 	t.Helper()
-	rows, err := t.DB.QueryContext(t.Context(), t.read(text), args...)
+	rows, err := t.DB.QueryContext(t.Context(), t.render(text), args...)
 	require.NoError(t, err, text)
 	defer rows.Close()
 	var ids []int64
@@ -218,7 +191,7 @@ func (t *table) state(id int64) state {
 		s                                 state
 		locked, publishedAgo, finishedAgo sql.NullInt64
 	)
-	err := t.DB.QueryRowContext(t.Context(), t.read("SELECT status, attempts, crashes, coalesce("+t.sql.text("lock_token")+
+	err := t.DB.QueryRowContext(t.Context(), t.render("SELECT status, attempts, crashes, coalesce("+t.sql.text("lock_token")+
 		", ''), coalesce(locked_by, ''), "+t.sql.fromNow("locked_until")+", "+t.sql.fromNow("published_at")+", "+
 		t.sql.fromNow("finished_at")+", coalesce(last_error, ''), coalesce(broker_message_id, '') FROM {t} WHERE id = ?"), id).
 		Scan(&s.Status, &s.Attempts, &s.Crashes, &s.Token, &s.Worker, &locked, &publishedAgo, &finishedAgo, &s.LastError, &s.BrokerMessageID)

@@ -116,7 +116,7 @@ func (t *table) commitEvents(w *outbox.Writer, events ...envelope.Event) {
 // facts lists what the rows of the table say, in their order.
 func (t *table) facts(columns string) []string {
 	t.Helper()
-	rows, err := t.DB.QueryContext(t.Context(), t.read("SELECT "+columns+" FROM {t} ORDER BY id"))
+	rows, err := t.DB.QueryContext(t.Context(), t.render("SELECT "+columns+" FROM {t} ORDER BY id"))
 	require.NoError(t, err)
 	defer rows.Close()
 	names, err := rows.Columns()
@@ -192,7 +192,7 @@ func testWriterRows(t *table) {
 
 func (t *table) payloads(broker string) (payloads [][]byte) {
 	t.Helper()
-	rows, err := t.DB.QueryContext(t.Context(), t.read("SELECT payload FROM {t} WHERE target_broker = ? ORDER BY id"), broker)
+	rows, err := t.DB.QueryContext(t.Context(), t.render("SELECT payload FROM {t} WHERE target_broker = ? ORDER BY id"), broker)
 	require.NoError(t, err)
 	defer rows.Close()
 	for rows.Next() {

@@ -31,7 +31,6 @@ SELECT current_setting('server_version')
                                                WHEN 3 THEN '{SELECT,INSERT,UPDATE}'
                                                WHEN 4 THEN '{SELECT}'
                                                WHEN 6 THEN '{SELECT}'
-                                               WHEN 7 THEN '{SELECT,INSERT,DELETE}' -- the history, where there is one
                                                ELSE '{SELECT,INSERT,UPDATE,DELETE}' END) WITH ORDINALITY AS needs (wanted, m)
               WHERE NOT has_table_privilege(oid, wanted)
               ORDER BY n, m)
@@ -57,5 +56,3 @@ SELECT current_setting('server_version')
                                                 WHERE classid = 'pg_class'::regclass AND objid = indexrelid
                                                   AND refclassid = 'pg_class'::regclass AND refobjid = indrelid AND refobjsubid = a.attnum)))
               ORDER BY 1)
-       -- Is there a history of days?
-     , to_regprocedure('{{table}}_history_days()') IS NOT NULL

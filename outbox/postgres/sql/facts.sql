@@ -11,8 +11,7 @@ facts AS (
       JOIN pg_class AS c ON c.oid = t.oid
      CROSS JOIN LATERAL (VALUES (1, 'kind', CASE c.relpersistence WHEN 'u' THEN 'unlogged ' WHEN 't' THEN 'temporary ' ELSE '' END
                                             || CASE c.relkind WHEN 'r' THEN 'table' WHEN 'p' THEN 'partitioned table'
-                                                              WHEN 'f' THEN 'foreign table' ELSE 'view' END),
-                                (2, 'partitioned by', lower(pg_get_partkeydef(c.oid)))) AS p (m, property, value)
+                                                              WHEN 'f' THEN 'foreign table' ELSE 'view' END)) AS p (m, property, value)
      UNION ALL
     SELECT t.n, 2, lpad(a.attnum::text, 5), 'column ' || a.attname || t.owner, p.*
       FROM tables AS t

@@ -7,9 +7,9 @@ WITH RECURSIVE identity AS MATERIALIZED (
       FROM (SELECT pg_get_serial_sequence('{{table}}', 'id')::regclass::oid AS seq) AS ids
      WHERE seq IS NOT NULL
 ), publishing (broker, n) AS (
-    SELECT (SELECT target_broker FROM {{all}} WHERE published_at IS NOT NULL ORDER BY target_broker LIMIT 1), 1
+    SELECT (SELECT target_broker FROM {{table}} WHERE published_at IS NOT NULL ORDER BY target_broker LIMIT 1), 1
      UNION ALL
-    SELECT (SELECT target_broker FROM {{all}} WHERE published_at IS NOT NULL AND target_broker > broker ORDER BY target_broker LIMIT 1), n + 1
+    SELECT (SELECT target_broker FROM {{table}} WHERE published_at IS NOT NULL AND target_broker > broker ORDER BY target_broker LIMIT 1), n + 1
       FROM publishing
      WHERE broker IS NOT NULL AND n < 100
 ), waiting (broker, n) AS (
@@ -19,7 +19,7 @@ WITH RECURSIVE identity AS MATERIALIZED (
       FROM waiting
      WHERE broker IS NOT NULL AND n < 100
 ), highest AS (
-    SELECT (SELECT id FROM {{all}} WHERE target_broker = broker AND published_at IS NOT NULL ORDER BY published_at DESC LIMIT 1) AS id
+    SELECT (SELECT id FROM {{table}} WHERE target_broker = broker AND published_at IS NOT NULL ORDER BY published_at DESC LIMIT 1) AS id
       FROM publishing
      UNION ALL
     SELECT (SELECT id FROM {{table}} WHERE target_broker = broker AND deferred AND finished_at IS NULL AND shard >= 0 ORDER BY id DESC LIMIT 1)

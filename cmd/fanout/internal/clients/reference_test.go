@@ -54,7 +54,7 @@ func TestReferenceNamesTheDefaults(t *testing.T) {
 			assert.Equal(t, match[2], match[3], "the default of %s", match[1])
 		}
 	}
-	assert.Len(t, lines, 31)
+	assert.Len(t, lines, 30)
 
 	cfg := reference(t)
 	assert.Equal(t, outbox.Policy{}.WithDefaults(), cfg.Policy("default"))
@@ -67,11 +67,11 @@ func TestReferenceNamesTheDefaults(t *testing.T) {
 // never removed.
 var contract = map[string][]string{
 	"":          {"databases", "tenants", "consumers", "outbox", "brokers", "cleanup", "monitor"},
-	"tenants":   {"file", "query", "every", "driver", "notify", "max_conns", "idle_after", "visit_every", "visits", "max_awake"},
+	"tenants":   {"file", "every", "driver", "notify", "max_conns", "idle_after", "visit_every", "visits", "max_awake"},
 	"consumers": {"driver", "dsn", "table", "broker"},
 	"databases": {"driver", "dsn", "notify"},
 	"outbox": {
-		"table", "internal_broker", "external_brokers", "ordering", "on_abandon", "keep", "partition", "serialize_keys", "max_payload_bytes",
+		"table", "internal_broker", "external_brokers", "ordering", "on_abandon", "keep", "serialize_keys", "max_payload_bytes",
 		"workers", "batch_size", "batch_bytes", "lease", "publish_timeout", "shutdown_timeout", "poll", "retry", "breaker",
 	},
 	"outbox.poll":  {"min", "max"},

@@ -79,7 +79,6 @@ func main() {
 	flags.IntVar(&o.Keys, "keys", 0, "accounts that are written (40)")
 	flags.BoolVar(&o.TrueClocks, "true-clocks", false, "leave the clocks of processes alone")
 	flags.BoolVar(&o.NotKept, "not-kept", false, "remove rows as they are delivered (keep: false)")
-	flags.BoolVar(&o.Partitioned, "partitioned", false, "move rows to a history as they are delivered (partition: day), on PostgreSQL")
 	flags.StringVar(&o.Keep, "keep", "", "directory to keep ledgers and logs in")
 	flags.StringVar(&s.brokers, "brokers", "", "external ones, with commas between: partner (CloudEvents), pubsub, rabbitmq, nats, kafka (all; kafka only where there is one)")
 	flags.StringVar(&s.only, "only", "", "kinds of faults, with commas between them (all)")

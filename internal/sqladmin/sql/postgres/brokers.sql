@@ -23,9 +23,9 @@ WITH RECURSIVE undeferred AS (
              ORDER BY m.target_broker LIMIT 1)
       FROM scheduled WHERE scheduled.target_broker IS NOT NULL
 ), published AS (
-    (SELECT target_broker FROM {{all}} WHERE published_at IS NOT NULL ORDER BY target_broker LIMIT 1)
+    (SELECT target_broker FROM {{table}} WHERE published_at IS NOT NULL ORDER BY target_broker LIMIT 1)
     UNION ALL
-    SELECT (SELECT m.target_broker FROM {{all}} AS m
+    SELECT (SELECT m.target_broker FROM {{table}} AS m
              WHERE m.published_at IS NOT NULL AND m.target_broker > published.target_broker
              ORDER BY m.target_broker LIMIT 1)
       FROM published WHERE published.target_broker IS NOT NULL

@@ -20,7 +20,7 @@ SELECT target_broker, status, count(*)
  GROUP BY target_broker, status
  UNION ALL
 SELECT target_broker, 'published', count(*), 0
-  FROM {{all}}
+  FROM {{table}}
  WHERE published_at IS NOT NULL
  GROUP BY target_broker
  UNION ALL

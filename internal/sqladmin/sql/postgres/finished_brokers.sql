@@ -1,9 +1,9 @@
 -- The brokers that have finished rows, by hopping from one to the next in {{name}}_published and {{name}}_abandoned.
 -- @most names by each of them.
 WITH RECURSIVE published AS (
-    (SELECT target_broker FROM {{all}} WHERE published_at IS NOT NULL ORDER BY target_broker LIMIT 1)
+    (SELECT target_broker FROM {{table}} WHERE published_at IS NOT NULL ORDER BY target_broker LIMIT 1)
     UNION ALL
-    SELECT (SELECT m.target_broker FROM {{all}} AS m
+    SELECT (SELECT m.target_broker FROM {{table}} AS m
              WHERE m.published_at IS NOT NULL AND m.target_broker > published.target_broker
              ORDER BY m.target_broker LIMIT 1)
       FROM published WHERE published.target_broker IS NOT NULL

@@ -4,7 +4,7 @@
 {{include part_list_begin}}
 SELECT {{include part_columns}}
      , m.published_at AS position
-  FROM {{all}} AS m
+  FROM {{table}} AS m
  WHERE m.target_broker = @broker AND m.published_at IS NOT NULL AND (m.published_at, m.id) < (coalesce(@after::timestamptz, 'infinity'), @after_id)
    AND m.published_at < 'infinity' AND m.published_at > '-infinity'
 ) AS rows ORDER BY position DESC, id DESC LIMIT @scan::bigint + 1) AS m

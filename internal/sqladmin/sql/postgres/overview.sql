@@ -93,10 +93,10 @@ SELECT CASE WHEN failing.looked >= @limit::bigint + 1000 THEN newest.pending
                             -- When it failed is told by the error: of times in UTC the last in the alphabet, without the Z.
                       ORDER BY substring(last_error FROM '"at":"([^"Z]*)') COLLATE "C" DESC NULLS LAST, id DESC
                       LIMIT 1) AS latest ON true
- CROSS JOIN LATERAL (SELECT (SELECT count(*) FROM (SELECT FROM {{all}} AS m
+ CROSS JOIN LATERAL (SELECT (SELECT count(*) FROM (SELECT FROM {{table}} AS m
                                                     WHERE m.target_broker = @broker AND m.published_at IS NOT NULL
                                                     ORDER BY m.published_at LIMIT @limit + 1) AS first) AS published
-                          , (SELECT m.published_at FROM {{all}} AS m
+                          , (SELECT m.published_at FROM {{table}} AS m
                               WHERE m.target_broker = @broker AND m.published_at IS NOT NULL AND m.published_at < 'infinity'
                               ORDER BY m.published_at DESC LIMIT 1) AS last_published
                           , last.abandoned, last.unacknowledged

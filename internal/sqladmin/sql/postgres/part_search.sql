@@ -1,3 +1,3 @@
 -- The rows m of a search, as list.go reads them.
 SELECT {{include part_columns}}
-  FROM {{all}} AS m
+  FROM {{table}} AS m

@@ -3,7 +3,7 @@
 -- Plan, with settings_browse.sql: {{name}}_pkey, in its order.
 SELECT {{include part_columns}}
      , {{content CASE WHEN octet_length(m.payload) <= @shown::bigint THEN m.payload END else NULL::bytea}}, {{content m.headers else NULL::text}}
-  FROM {{all}} AS m
+  FROM {{table}} AS m
  WHERE m.message_id >= @first::text::uuid
    AND m.message_id <= @last::text::uuid
    AND m.message_id <> @message_id::text::uuid
