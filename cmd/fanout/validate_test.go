@@ -122,7 +122,8 @@ func TestValidateExpressions(t *testing.T) {
 		DROP INDEX outbox_messages_failing; CREATE INDEX outbox_messages_failing ON outbox_messages (target_broker, id) WHERE last_error IS NOT NULL;
 		ALTER TABLE outbox_messages DROP shard;
 		ALTER TABLE outbox_messages ADD shard smallint NOT NULL GENERATED ALWAYS AS (CASE WHEN priority < 0 THEN 4 ELSE 0 END) STORED;
-		CREATE INDEX outbox_messages_open ON outbox_messages (target_broker, shard, id) WHERE finished_at IS NULL AND NOT deferred;
+		CREATE INDEX outbox_messages_open ON outbox_messages (target_broker, shard, id) WHERE finished_at IS NULL AND NOT deferred AND available_at IS NULL;
+		CREATE INDEX outbox_messages_scheduled ON outbox_messages (target_broker, shard, available_at) WHERE available_at IS NOT NULL;
 		CREATE INDEX outbox_messages_deferred ON outbox_messages (target_broker, id) WHERE deferred AND finished_at IS NULL AND shard >= 0;
 		CREATE INDEX outbox_messages_deferred_key ON outbox_messages (target_broker, hashtextextended(ordering_key, shard), id) WHERE deferred AND finished_at IS NULL`)
 	require.NoError(t, err)
