@@ -125,6 +125,10 @@ type Capabilities struct {
 	// preference. A processor begins with 100 and goes up to it while calls take less than a
 	// second; never beyond the rows of a claim.
 	MaxBatch int
+	// KeysInTurn is true when a message of an ordering key is sent only once the one before it is
+	// confirmed. A processor then takes fewer rows of a key at a time, so that a key with many does not
+	// hold up others.
+	KeysInTurn bool
 }
 
 // Takes reports whether a payload of so many bytes is not too large for the broker.

@@ -93,7 +93,7 @@ func (b *Broker) note(err error) {
 
 // Capabilities implements [brokers.Broker].
 func (b *Broker) Capabilities() brokers.Capabilities {
-	return brokers.Capabilities{Ordering: true, MaxMessageBytes: b.options.maxPayload - maxHeaderBytes, MaxBatch: preferredBatch}
+	return brokers.Capabilities{Ordering: true, MaxMessageBytes: b.options.maxPayload - maxHeaderBytes, MaxBatch: preferredBatch, KeysInTurn: true}
 }
 
 // Ping implements [brokers.Broker]. It asks the server that the broker is connected to, and its

@@ -32,7 +32,7 @@ type Broker struct {
 
 // Capabilities implements [brokers.Broker].
 func (b *Broker) Capabilities() brokers.Capabilities {
-	return brokers.Capabilities{Ordering: true, MaxMessageBytes: b.options.maxBytes, MaxBatch: window}
+	return brokers.Capabilities{Ordering: true, MaxMessageBytes: b.options.maxBytes, MaxBatch: window, KeysInTurn: true}
 }
 
 // Ping implements [brokers.Broker]. It connects where there is no connection, and asks for the exchange,

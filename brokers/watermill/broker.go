@@ -72,7 +72,7 @@ func New(publisher message.Publisher, opts ...Option) *Broker {
 // Capabilities implements [brokers.Broker]. What they are depends on the broker behind the
 // publisher: see [WithOrdering] and [WithMaxMessageBytes].
 func (b *Broker) Capabilities() brokers.Capabilities {
-	return brokers.Capabilities{Ordering: b.options.ordering, MaxMessageBytes: b.options.maxBytes}
+	return brokers.Capabilities{Ordering: b.options.ordering, MaxMessageBytes: b.options.maxBytes, KeysInTurn: b.options.ordering}
 }
 
 // Ping implements [brokers.Broker] with the function of [WithPing]. Without one it succeeds until

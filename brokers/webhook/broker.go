@@ -36,7 +36,7 @@ type Broker struct {
 
 // Capabilities implements [brokers.Broker].
 func (b *Broker) Capabilities() brokers.Capabilities {
-	return brokers.Capabilities{Ordering: true, MaxMessageBytes: b.settings.MaxMessageBytes, MaxBatch: likedBatch}
+	return brokers.Capabilities{Ordering: true, MaxMessageBytes: b.settings.MaxMessageBytes, MaxBatch: likedBatch, KeysInTurn: true}
 }
 
 // Ping implements [brokers.Broker]. It connects to the endpoint, and finishes TLS; it sends no request,

@@ -12,6 +12,8 @@ type Limits struct {
 	// Bytes is the most that their payloads and headers may have together; 0 = no bound. The first row
 	// is taken whatever it has.
 	Bytes int64
+	// PerKey is the most rows to take of one ordering key; 0 = no bound.
+	PerKey int
 	// Unordered switches ordering keys off.
 	Unordered bool
 }
@@ -66,7 +68,8 @@ func (d *Decision) take(rows []driver.Row, standings []standing, limits Limits) 
 	limit := max(1, limits.Rows>>min(suspicion, 30))
 	bytes := int64(0)
 	d.Take = make([]driver.Ref, 0, min(limit, len(rows)))
-	behind := map[string]bool{} // keys of which a row stays back, since its id is taken
+	behind := map[string]bool{} // keys of which a row stays back, since its id is taken, or the key has its share
+	taken := map[string]int{}
 	for i := range rows {
 		v := &standings[i]
 		if !v.free() || v.lowest != suspicion || v.highest != suspicion {
@@ -85,6 +88,10 @@ func (d *Decision) take(rows []driver.Row, standings []standing, limits Limits) 
 		}
 		if d.Take = append(d.Take, rows[i].Ref); len(d.Take) == limit {
 			return
+		}
+		if key := rows[i].Key; limits.PerKey > 0 && key != "" && !limits.Unordered {
+			taken[key]++
+			behind[key] = taken[key] == limits.PerKey
 		}
 	}
 }
@@ -157,7 +164,8 @@ func Suspicion(row *driver.Row) int {
 // MaxSuspicion is more crashes than it takes to claim a row of the largest batch alone.
 const MaxSuspicion = 1000
 
-// Simple reports whether every row of a window can be taken unchanged, and each has its own id. A
+// Simple reports whether every row of a window can be taken unchanged, each has its own id, and no key a
+// bound of its own. A
 // store may find that out by itself and take the rows at once: the decision would be the same.
 func Simple(w *driver.Window, limits Limits) bool {
 	bytes := int64(0)
@@ -168,7 +176,7 @@ func Simple(w *driver.Window, limits Limits) bool {
 			return false
 		}
 	}
-	return len(w.Rows) <= limits.Rows && (limits.Bytes == 0 || bytes <= limits.Bytes)
+	return len(w.Rows) <= limits.Rows && limits.PerKey == 0 && (limits.Bytes == 0 || bytes <= limits.Bytes)
 }
 
 // Defer decides which rows of a window are taken out of the way of claims: the first row of each

@@ -39,7 +39,7 @@ func drawWindow(t *rapid.T) driver.Window {
 func drawLimits(t *rapid.T) Limits {
 	return Limits{
 		Rows: rapid.IntRange(1, 14).Draw(t, "limit"), Bytes: rapid.SampledFrom([]int64{0, 1, 50, 300}).Draw(t, "limit of bytes"),
-		Unordered: rapid.Bool().Draw(t, "unordered"),
+		Unordered: rapid.Bool().Draw(t, "unordered"), PerKey: rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "limit of a key"),
 	}
 }
 
@@ -69,9 +69,12 @@ func checkClaim(t *rapid.T) {
 	require.LessOrEqual(t, len(d.Take), limits.Rows)
 	require.True(t, sorted(d.Take))
 	require.Len(t, slices.Compact(driver.IDs(d.Take)), len(d.Take), "an id once")
-	total, suspicion := int64(0), -1
+	total, suspicion, ofKey := int64(0), -1, map[string]int{}
 	for _, ref := range d.Take {
 		r, id := row(&w, ref), ref.ID
+		if ofKey[r.Key]++; limits.PerKey > 0 && r.Key != "" && !limits.Unordered {
+			require.LessOrEqual(t, ofKey[r.Key], limits.PerKey)
+		}
 		require.False(t, r.Waits || r.Held, "row %d", id)
 		total += r.Bytes
 		if suspicion < 0 {

@@ -22,7 +22,7 @@ func TestALookReadsNoPayloadThatItPassesOver(t *testing.T) {
 	pages := func(name string) (n int) {
 		t.Helper()
 		st := d.store.statements[name]
-		given := args{"broker": "b", "shard": d.shard, "window": 200, "sized": true, "ahead": 200, "near": driver.MaxNear}
+		given := args{"broker": "b", "shard": d.shard, "window": 200, "sized": true, "ahead": 200, "near": driver.MaxNear, "per_key": 200}
 		var analysis string
 		if err := d.store.db.QueryRowContext(t.Context(), "ANALYZE FORMAT=JSON "+st.text, st.bind(given)...).Scan(&analysis); err != nil {
 			t.Skipf("only MariaDB tells which pages a statement has read: %v", err)

@@ -193,7 +193,7 @@ const maxAhead = 250_000
 func (s *Store) lookAhead(ctx context.Context, c *driver.Claim) (w driver.Window, known bool, err error) {
 	var version sql.NullInt64
 	given := args{
-		"broker": c.Broker, "shard": c.Shard, "window": c.Window, "sized": c.Bytes > 0, "ahead": min(c.Ahead, maxAhead), "near": driver.MaxNear,
+		"broker": c.Broker, "shard": c.Shard, "window": c.Window, "sized": c.Bytes > 0, "ahead": min(c.Ahead, maxAhead), "near": driver.MaxNear, "per_key": c.PerKey,
 	}
 	err = s.query(ctx, s.db, "ahead", given, func(scan scanner) error { return readRow(scan, &version, &w) })
 	w.Version = version.Int64
@@ -282,7 +282,7 @@ func (s *Store) takeSimple(ctx context.Context, tx *sql.Tx, c *driver.Claim) (w 
 }
 
 func simple(w *driver.Window, c *driver.Claim) bool {
-	return len(w.Rows) > 0 && core.Simple(w, core.Limits{Rows: c.Limit, Bytes: int64(c.Bytes), Unordered: c.Unordered})
+	return len(w.Rows) > 0 && core.Simple(w, core.Limits{Rows: c.Limit, Bytes: int64(c.Bytes), PerKey: c.PerKey, Unordered: c.Unordered})
 }
 
 // finish reads, after the commit, what was claimed of a window. Where nothing was, the window is

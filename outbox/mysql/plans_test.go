@@ -145,7 +145,7 @@ func plans(s plansSize, ids planIDs) []plan {
 		{name: "window", given: args{"broker": "c", "shard": ids.large}, reads: 8 * window}, // deferred rows of the same key are no business of it
 		{name: "window", given: args{"broker": "c", "shard": ids.low}, reads: 8 * window},
 		{name: "window_marked", reads: 12 * window},
-		{name: "ahead", given: args{"ahead": 10 * planWindow, "near": 8 * planWindow}, reads: 20 * 8 * window},
+		{name: "ahead", given: args{"ahead": 10 * planWindow, "near": 8 * planWindow, "per_key": planWindow}, reads: 20 * 8 * window},
 		{name: "lock_ready", reads: 3 * window},
 		{name: "lock_late", reads: 3 * window},
 		{name: "highest", reads: 5},

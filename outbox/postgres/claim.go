@@ -125,7 +125,7 @@ func (x *exchange) readWindow(answers pgx.BatchResults) error {
 		x.sighting.first, x.sighting.last = &w.Rows[0].ID, w.Rows[n-1].ID
 	}
 	x.sighting.version, x.sighting.session = w.Version, session
-	x.wasSimple = core.Simple(&w, core.Limits{Rows: x.claim.Limit, Bytes: int64(x.claim.Bytes)})
+	x.wasSimple = core.Simple(&w, core.Limits{Rows: x.claim.Limit, Bytes: int64(x.claim.Bytes), PerKey: x.claim.PerKey})
 	return err
 }
 

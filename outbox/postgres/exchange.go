@@ -227,7 +227,7 @@ func (s thin) Window(ctx context.Context, c *driver.Claim) (w driver.Window, err
 	x.send(nil, begin)
 	if c.Ahead > 0 {
 		x.send(nil, s.sql.settings)
-		x.send(x.readWindow, s.sql.ahead, c.Broker, c.Shard, c.Window, c.Ahead, b.floor, b.version, b.sessions, b.writers, b.above, driver.MaxNear)
+		x.send(x.readWindow, s.sql.ahead, c.Broker, c.Shard, c.Window, c.Ahead, b.floor, b.version, b.sessions, b.writers, b.above, driver.MaxNear, c.PerKey)
 	} else {
 		x.send(nil, s.sql.planSettings)
 		x.send(x.readWindow, s.sql.window, c.Broker, c.Shard, c.Window, false, b.floor, b.version, b.sessions, b.writers, b.above)

@@ -28,7 +28,7 @@ func planned(s plansSize) []plannedSQL {
 		{text: "claim", args: "'b', 1, 500, 'w', %token, 60000000, 0, 0, true, 16777216, false, '{}', '{}', 0", indexes: []string{"open", "scheduled"}, rows: 2*500 + 1, blocks: 1 + 500},
 		{text: "claim_unordered", args: "'b', 1, 500, 'w', %token, 60000000, 0, 0, true, false, 16777216, '{}', '{}', 0", indexes: []string{"open", "scheduled"}, rows: 2*500 + 2, blocks: 1},
 		{text: "window", args: "'b', 1, 500, false, 0, 0, '{}', '{}', 0", indexes: []string{"open", "scheduled"}, rows: 501, blocks: 1 + 500},
-		{text: "ahead", args: "'b', 1, 500, 8000, 0, 0, '{}', '{}', 0, 8000", settings: "settings", indexes: []string{"open", "scheduled"}, rows: 8001, blocks: 1 + 10_000},
+		{text: "ahead", args: "'b', 1, 500, 8000, 0, 0, '{}', '{}', 0, 8000, 100", settings: "settings", indexes: []string{"open", "scheduled"}, rows: 8001, blocks: 1 + 10_000},
 		{text: "locked", args: "'b', %messages", settings: "plan_settings", indexes: []string{"pkey"}, rows: 2 * 1000},
 		{name: "wide", text: "window", relay: "plan_settings", args: "'b', 1, 8000, false, 0, 0, '{}', '{}', 0", indexes: []string{"open", "scheduled"}, rows: 8001, blocks: 1 + 8000},
 		{name: "backfill", text: "window", args: "'b', 5, 500, false, 0, 0, '{}', '{}', 0", indexes: []string{"open", "scheduled"}, rows: 501, blocks: 1 + 500},

@@ -42,7 +42,7 @@ func (p *simpleShards) guess(c *driver.Claim) (simple, few bool) {
 	if c.Unordered {
 		return true, false
 	}
-	if c.Window > c.Limit {
+	if c.Window > c.Limit || c.PerKey > 0 {
 		return false, false
 	}
 	p.mu.Lock()

@@ -113,7 +113,7 @@ func TestCutBatchIsFull(t *testing.T) {
 		cut          bool
 		want         int
 	}{{40, 40, true, 20}, {20, 20, true, 10}, {10, 10, true, 10}, {10, 10, false, 20}} { // no less than a batch; held rows fill the window
-		assert.False(t, w.widen(&driver.Batch{Messages: few, Seen: step.seen, Cut: step.cut}, &driver.Claim{Limit: 10, Window: step.window}))
+		assert.False(t, w.widen(&driver.Batch{Messages: few, Seen: step.seen, Cut: step.cut}, &driver.Claim{Limit: 10, Window: step.window}, 0))
 		assert.Equal(t, step.want, w.window)
 	}
 }

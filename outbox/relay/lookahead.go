@@ -44,6 +44,10 @@ func (l *lookAhead) deferred(took time.Duration) {
 	l.due, l.owed = true, l.owed-took
 }
 
+// crowded is told that the head is full of rows of claimed keys, or of keys that have their share of a
+// claim, and how long the batch took meanwhile.
+func (l *lookAhead) crowded(took time.Duration) { l.deferred(took) }
+
 // looked is told whether a look has found anything.
 func (l *lookAhead) looked(took time.Duration, found bool) {
 	l.due, l.owed = false, took/aheadShare

@@ -44,6 +44,7 @@ type Processor struct {
 	destinations destinations
 	throttle     *throttle // nil: no limit
 	sizing       *sizing
+	keys         *keyPace
 	isolation    *crashIsolation // shared by all processors of an engine
 	wake         chan struct{}
 	counters     counters
@@ -97,7 +98,7 @@ func NewProcessor(cfg ProcessorConfig) (*Processor, error) {
 	policy := cfg.Policy.WithDefaults()
 	p := &Processor{
 		database: cfg.Database, broker: cfg.Broker, store: cfg.Store, target: cfg.Target, policy: policy, sign: cfg.Sign,
-		sizing: newSizing(cfg.Target, &policy),
+		sizing: newSizing(cfg.Target, &policy), keys: newKeyPace(cfg.Target.Capabilities().KeysInTurn, &policy),
 		log:    cfg.Log.With("database", cfg.Database, "broker", cfg.Broker),
 		shards: newShardBoard(cfg.Store.Shards()), exchanges: make(chan struct{}, policy.Workers),
 		breaker: newBreaker(policy.Breaker), destinations: destinations{policy: policy.Breaker}, throttle: newThrottle(policy.Rate),

@@ -98,10 +98,13 @@ func (w *worker) drain(ctx, sending, completing context.Context, shard int) (mor
 		w.blocked = batch.Blocked
 		w.count(ctx, batch)
 		w.tellRecovered(batch)
-		if !w.deferRows(completing, batch, claim) {
-			w.widen(batch, claim)
-		}
+		deferred := w.deferRows(completing, batch, claim)
 		completion = w.deliver(ctx, sending, batch, claimedAt)
+		took := time.Since(claimedAt)
+		w.p.keys.learn(batch.Messages, took)
+		if !deferred {
+			w.widen(batch, claim, took)
+		}
 		w.isolation.rejoin()
 	}
 	if completion != nil {
@@ -180,7 +183,7 @@ func (w *worker) nothing(ctx, completing context.Context, batch *driver.Batch, c
 	}
 	w.blocked = batch.Blocked
 	news := batch.Blocked && !claim.Wake // another process has deferred rows
-	return news || w.deferRows(completing, batch, claim) || w.widen(batch, claim), false
+	return news || w.deferRows(completing, batch, claim) || w.widen(batch, claim, w.took), false
 }
 
 func (w *worker) claim(shard int) *driver.Claim {
@@ -188,7 +191,10 @@ func (w *worker) claim(shard int) *driver.Claim {
 		Broker: w.p.broker, Shard: shard, Limit: w.p.throttle.allows(w.p.policy.BatchSize), Bytes: w.p.policy.BatchBytes,
 		MaxPayload: w.p.policy.MaxPayloadBytes, Window: w.window,
 		Lease: w.p.policy.Lease, Worker: w.name, Unordered: w.p.policy.Unordered, Wake: w.blocked, Shared: true,
-		AroundLocked: w.p.locked.around(shard), Ahead: w.ahead[shard].next(),
+		AroundLocked: w.p.locked.around(shard), Ahead: w.ahead[shard].next(), PerKey: w.p.keys.perKey(),
+	}
+	if claim.PerKey > 0 { // the share of one key is no batch
+		claim.Window = max(w.window, maxWindow*w.p.policy.BatchSize)
 	}
 	if w.pass.probe { // a few, and those behind which they may wait
 		claim.Limit = min(claim.Limit, w.p.history.probeLimit()+int(w.p.history.suspects.Load()))
@@ -210,7 +216,9 @@ func (w *worker) deferRows(ctx context.Context, batch *driver.Batch, claim *driv
 		ahead.clear()
 		return false
 	case claim.Unordered && batch.Waiting < unorderedWaiting, !claim.Unordered && (batch.Seen < claim.Window || 2*batch.Waiting < batch.Seen):
-		ahead.clear()
+		if !w.crowded(batch, claim) {
+			ahead.clear()
+		}
 		return false
 	}
 	began := time.Now()
@@ -235,13 +243,23 @@ func (w *worker) deferRows(ctx context.Context, batch *driver.Batch, claim *driv
 	return deferred > 0
 }
 
+// crowded reports whether rows that could not be claimed, but wait for no time, fill the largest window.
+func (w *worker) crowded(batch *driver.Batch, claim *driver.Claim) bool {
+	return claim.Ahead == 0 && !claim.Unordered && claim.Window >= maxWindow*w.p.policy.BatchSize && batch.Seen >= claim.Window &&
+		!batch.Cut && 2*len(batch.Messages) < claim.Limit
+}
+
 // widen adapts the window: it grows while rows that must wait fill it, and shrinks when the claim
-// comes back full. again is true when an empty claim should be repeated with the larger window.
-func (w *worker) widen(batch *driver.Batch, claim *driver.Claim) (again bool) {
-	claimed := len(batch.Messages)
+// comes back full. Rows that fill the largest window are looked past. again is true when an empty claim
+// should be repeated, with the larger window or so. took is how long the batch took.
+func (w *worker) widen(batch *driver.Batch, claim *driver.Claim, took time.Duration) (again bool) {
+	claimed, largest := len(batch.Messages), maxWindow*w.p.policy.BatchSize
 	switch {
-	case batch.Seen >= claim.Window && !batch.Cut && 2*claimed < claim.Limit && w.window < maxWindow*w.p.policy.BatchSize:
-		w.window = min(2*w.window, maxWindow*w.p.policy.BatchSize)
+	case w.crowded(batch, claim):
+		w.ahead[claim.Shard].crowded(took)
+		return claimed == 0 && w.ahead[claim.Shard].next() > 0
+	case batch.Seen >= claim.Window && !batch.Cut && 2*claimed < claim.Limit && w.window < largest:
+		w.window = min(2*w.window, largest)
 		return claimed == 0
 	case batch.Cut || claimed >= claim.Limit:
 		w.window = max(w.p.policy.BatchSize, w.window/2)

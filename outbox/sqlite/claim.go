@@ -58,7 +58,10 @@ func (x transaction) Exchange(ctx context.Context, _ *driver.Completion, c *driv
 	if answer.Batch.Lease.Token, err = uuid.NewRandom(); err != nil {
 		return answer, fmt.Errorf("make a claim token: %w", err)
 	}
-	taken, err := x.takeHead(ctx, x.conn, c, x.now, &answer.Batch)
+	taken := false
+	if c.PerKey == 0 {
+		taken, err = x.takeHead(ctx, x.conn, c, x.now, &answer.Batch)
+	}
 	if err == nil && !taken {
 		reading := *c
 		if c.Unordered {
@@ -79,7 +82,8 @@ func (x transaction) Exchange(ctx context.Context, _ *driver.Completion, c *driv
 // Window implements claims.Store. Of a claim without order it reads what waits, too.
 func (x transaction) Window(ctx context.Context, c *driver.Claim) (driver.Window, error) {
 	if c.Ahead > 0 {
-		return x.readWindow(ctx, x.sql.ahead, c, sql.Named("ahead", min(c.Ahead, maxAhead)), sql.Named("near", driver.MaxNear))
+		return x.readWindow(ctx, x.sql.ahead, c, sql.Named("ahead", min(c.Ahead, maxAhead)), sql.Named("near", driver.MaxNear),
+			sql.Named("per_key", c.PerKey))
 	}
 	return x.window(ctx, c, false)
 }

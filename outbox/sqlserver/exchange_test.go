@@ -106,7 +106,7 @@ func TestExchangeIsOneRoundTrip(t *testing.T) {
 		"completed_broker": "partner", "completed_shard": int32(2), "block_abandoned": false,
 		"broker": "partner", "shard": int32(3), "window": int64(20), "limit": int64(10), "bytes": int64(1 << 20), "shared": false, "unordered": false, "most": int64(math.MaxInt64),
 		"worker": mssql.NVarCharMax("w"), "token": token.String(), "lease_seconds": int32(90), "lease_micros": int32(0),
-		"wake": false, "max_blocks": int64(driver.MaxBlocks), "max_done": int64(driver.MaxDone), "max_followers": int64(driver.MaxFollowers), "admits": int64(5),
+		"wake": false, "max_blocks": int64(driver.MaxBlocks), "max_done": int64(driver.MaxDone), "max_followers": int64(driver.MaxFollowers), "admits": int64(5), "per_key": int64(0),
 	}, server.requests[0].args)
 }
 

@@ -167,7 +167,7 @@ func step(ctx context.Context, s Store, claim *driver.Claim, answer *Answer, see
 }
 
 func limitsOf(claim *driver.Claim) core.Limits {
-	return core.Limits{Rows: claim.Limit, Bytes: int64(claim.Bytes), Unordered: claim.Unordered}
+	return core.Limits{Rows: claim.Limit, Bytes: int64(claim.Bytes), PerKey: claim.PerKey, Unordered: claim.Unordered}
 }
 
 // errLifted says that a window was read before blocks were lifted.

@@ -117,6 +117,10 @@ type Claim struct {
 	// nothing, and Batch.Seen is what could go. 0 = it looks at Window. Where order is off a claim
 	// passes over what waits in any case. A store may not be able to, and look at Window rows.
 	Ahead int
+	// PerKey is the most rows to claim of one ordering key, for brokers that send the messages of a key in
+	// turn; 0 = no bound. A claim that looks ahead passes over what is beyond it, and over all of the
+	// first key that can go: a claim of the head takes that.
+	PerKey int
 	// Lease is how long the rows belong to this claim, by the database's clock.
 	Lease time.Duration
 	// Worker names the claimer, for people: host, process and worker.

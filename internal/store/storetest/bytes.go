@@ -157,6 +157,7 @@ func testUnread(t *table) {
 var aheadTests = []test{
 	{name: "LikeALargeWindow", run: testAheadLikeALargeWindow},
 	{name: "WithinItsBytes", run: testAheadBytes},
+	{name: "ShareOfAKey", run: testShareOfAKey},
 }
 
 // ahead looks past so many rows. On SQL Server a claim does not, and finds what its window has.
@@ -170,6 +171,24 @@ func (t *table) putOff(ids ...int64) {
 	for _, id := range ids {
 		t.exec("UPDATE {t} SET locked_until = "+t.sql.minus("created_at", -lease)+" WHERE id = ? AND status = 'pending'", id)
 	}
+}
+
+// A claim takes no more of a key than its share; one that looks ahead leaves the first key to others.
+func testShareOfAKey(t *table) {
+	k := t.keys(3)
+	ids := t.add(k[0], k[0], k[0], k[1], k[1], k[1], k[2])
+	share := func(c *driver.Claim) { c.PerKey = 2 }
+	if t.looksAhead() {
+		batch := t.claim(window(10), share, ahead(100))
+		assert.Equal(t, []int64{ids[3], ids[4], ids[6]}, taken(batch))
+		t.publish(batch)
+	}
+	batch := t.claim(window(10), share)
+	want := []int64{ids[0], ids[1], ids[5]}
+	if !t.looksAhead() {
+		want = []int64{ids[0], ids[1], ids[3], ids[4], ids[6]}
+	}
+	assert.Equal(t, want, taken(batch))
 }
 
 // What stays within the bytes of a claim is taken, behind whatever it passes over.

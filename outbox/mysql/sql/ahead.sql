@@ -2,11 +2,12 @@
 -- behind it as a window can have. What waits, or is leased, is passed over, and of each key all that is behind it or behind the key's block; of a
 -- key that has a leased row, everything. A decision about the whole head would take none of these either. Keys are compared by a short hash: two
 -- that share one hold each other back here, and nowhere else. It takes no lock; take.sql tests whether what was read still holds.
--- @broker, @shard, @window, @ahead: rows to look at, @near: rows behind the first one, @sized: see window.sql
+-- @broker, @shard, @window, @ahead: rows to look at, @near: rows behind the first one, @per_key: rows of a key, and none of the first one, which has its turn in
+-- other claims, or 0, @sized: see window.sql
 -- (A minimum over a window MariaDB looks for anew for each row. And it reads each payload that a statement names, however large: here only those of
 -- the rows that are left at the end.)
 -- Plan: one range scan of {{name}}_queue, with the rows by primary key, and a probe of {{name}}_scheduled and one of {{name}}_blocks_wake; where the broker has blocks, a probe
--- of {{name}}_blocks_key for each row with a key that does not wait; three sorts.
+-- of {{name}}_blocks_key for each row with a key that does not wait; five sorts.
 SELECT h.version, h.blocked
      , w.id, COALESCE(w.ordering_key, ''), w.leased, w.waits, w.crashes
      , CASE WHEN @sized THEN (SELECT LENGTH(m.payload) + COALESCE(LENGTH(m.headers), 0) FROM {{table}} AS m FORCE INDEX (PRIMARY) WHERE m.id = w.id) ELSE 0 END
@@ -17,6 +18,9 @@ SELECT h.version, h.blocked
          LIMIT 1) AS h
   LEFT JOIN (SELECT *
                FROM (SELECT able.*, FIRST_VALUE(able.place) OVER (ORDER BY able.place) AS first_place
+                       FROM (SELECT can_go.*
+                                  , CASE WHEN @per_key > 0 THEN ROW_NUMBER() OVER (PARTITION BY CRC32(can_go.ordering_key) ORDER BY can_go.id) END AS nth
+                                  , CASE WHEN @per_key > 0 THEN FIRST_VALUE(can_go.ordering_key) OVER (ORDER BY can_go.id) END AS first_key
                        FROM (SELECT seen.*, FIRST_VALUE(seen.holds_from) OVER (PARTITION BY CRC32(seen.ordering_key) ORDER BY seen.holds_from) AS held_from
                                FROM (SELECT head.*, ROW_NUMBER() OVER (ORDER BY head.id) AS place
                                           , CASE WHEN NOT head.waits THEN 9223372036854775807 WHEN head.leased THEN -9223372036854775808 ELSE head.id END AS holds_from
@@ -31,8 +35,9 @@ SELECT h.version, h.blocked
                                          WHEN seen.waits THEN TRUE
                                          ELSE COALESCE((SELECT b.block_id FROM {{table}}_key_blocks AS b FORCE INDEX ({{name}}_blocks_key)
                                                          WHERE b.key_hash = UNHEX(SHA2(seen.ordering_key, 256)) AND b.target_broker = @broker AND b.shard = @shard)
-                                                     , seen.id) >= seen.id END) AS able
-                      WHERE NOT able.waits AND (able.ordering_key IS NULL OR able.held_from > able.id)) AS near_first
+                                                     , seen.id) >= seen.id END) AS can_go
+                      WHERE NOT can_go.waits AND (can_go.ordering_key IS NULL OR can_go.held_from > can_go.id)) AS able
+                      WHERE @per_key = 0 OR able.ordering_key IS NULL OR able.nth <= @per_key AND NOT (able.ordering_key <=> able.first_key)) AS near_first
               WHERE place < first_place + @near
               ORDER BY id
               LIMIT @window) AS w ON TRUE

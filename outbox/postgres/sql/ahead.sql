@@ -3,7 +3,7 @@
 -- key that has a leased row, everything. A decision about the whole head would take none of these either. It takes no lock; take.sql tests whether what was read still holds.
 -- $1 broker, $2 shard, $3 window, $4 rows to look at, $5 id below which nothing is open in the shard, $6 as of which version,
 -- $7 sessions in which these marks hold, $8 writers and $9 the id below which nothing is open while none of them has ended: see lowwater.go,
--- $10 rows behind the first one
+-- $10 rows behind the first one, $11 rows of a key, and none of the first one, which has its turn in other claims; 0 = no bound
 -- Plan: one range scan of {{name}}_open, one of {{name}}_blocks_wake; the rows, their blocks and what waits of their keys are joined by hash. Where the
 -- shard has many blocks, a probe of {{name}}_blocks_key for each row with a key that does not wait: to read them all would take longer than the look.
 WITH known AS MATERIALIZED (
@@ -33,11 +33,15 @@ WITH known AS MATERIALIZED (
       FROM head
      WHERE waits
      GROUP BY ordering_key
-), free AS MATERIALIZED (
-    SELECT head.*
+), able AS MATERIALIZED (
+    SELECT head.*, CASE WHEN $11::bigint > 0 THEN row_number() OVER (PARTITION BY ordering_key ORDER BY id) END AS nth
       FROM head
       LEFT JOIN held USING (ordering_key)
      WHERE NOT waits AND (first_id IS NULL OR first_id > id)
+), free AS MATERIALIZED (
+    SELECT *
+      FROM able
+     WHERE $11 = 0 OR ordering_key IS NULL OR nth <= $11 AND ordering_key IS DISTINCT FROM (SELECT ordering_key FROM able ORDER BY id LIMIT 1)
 ), win AS MATERIALIZED (
     SELECT * FROM free WHERE place < (SELECT min(place) FROM free) + $10 ORDER BY id LIMIT $3
 )

@@ -1,7 +1,8 @@
 -- Look past what cannot be claimed at the head of a shard: of its first open rows those that can go, from the first of them on, with as many rows
 -- behind it as a window can have. What waits, or is leased, is passed over, and of each key all that is behind it or behind the key's block; of a
 -- key that has a leased row, everything. A decision about the whole head would take none of these either.
--- Named parameters: broker, shard, window, ahead (rows to look at), near (rows behind the first one), now.
+-- Named parameters: broker, shard, window, ahead (rows to look at), near (rows behind the first one), per_key (rows of a key, and none of the first one, which has its turn
+-- in other claims; 0 = no bound), now.
 -- Plan: one range scan of {{name}}_open; where there are blocks, a probe of {{name}}_blocks_key for each row with a key that does not wait; one sort.
 WITH broker AS MATERIALIZED (
     SELECT EXISTS (SELECT 1 FROM {{table}}_key_blocks INDEXED BY {{name}}_blocks_key WHERE target_broker = :broker)
@@ -24,8 +25,14 @@ WITH broker AS MATERIALIZED (
                 WHEN waits OR NOT (SELECT blocked FROM broker) THEN true
                 ELSE NOT EXISTS (SELECT 1 FROM {{table}}_key_blocks AS w INDEXED BY {{name}}_blocks_key
                                   WHERE w.target_broker = :broker AND w.ordering_key = seen.ordering_key AND w.shard = :shard AND w.block_id < seen.id) END
+), can_go AS MATERIALIZED (
+    SELECT *, row_number() OVER (PARTITION BY ordering_key ORDER BY id) AS nth
+      FROM able
+     WHERE NOT waits AND (ordering_key IS NULL OR held_from IS NULL OR held_from > id)
 ), free AS MATERIALIZED (
-    SELECT * FROM able WHERE NOT waits AND (ordering_key IS NULL OR held_from IS NULL OR held_from > id)
+    SELECT *
+      FROM can_go
+     WHERE :per_key = 0 OR ordering_key IS NULL OR nth <= :per_key AND ordering_key IS NOT (SELECT ordering_key FROM can_go ORDER BY id LIMIT 1)
 ), win AS (
     SELECT * FROM free WHERE place < (SELECT min(place) FROM free) + :near ORDER BY id LIMIT :window
 )

@@ -3,7 +3,7 @@
 -- same rows here. What was claimed is read by fetch.sql, after the commit.
 -- @broker, @shard, @window, @limit, @bytes of payload and headers, @worker, @token, @lease_seconds, @lease_micros, @shared,
 -- @unordered: locked rows are passed over, nothing waits for anything, and the shard is locked only where blocks are read,
--- @wake: read blocks that may be lifted, too; @max_blocks, @max_done, @max_followers, @admits
+-- @wake: read blocks that may be lifted, too; @max_blocks, @max_done, @max_followers, @admits, @per_key: a bound for each key, which needs a decision, or 0
 DECLARE @simple bit = 0, @seen int = 0, @waiting int = 0;
 {{include part_declare_window}}
 {{include part_declare_blocks}}
@@ -28,7 +28,7 @@ BEGIN TRY
 {{include part_window}}
     END;
     SET @seen = (SELECT COUNT(*) FROM @win);
-    IF NOT EXISTS (SELECT 1 FROM @win WHERE held = 1 OR leased = 1 OR waits = 1 OR crashes > 0 OR block_id < id)
+    IF @per_key = 0 AND NOT EXISTS (SELECT 1 FROM @win WHERE held = 1 OR leased = 1 OR waits = 1 OR crashes > 0 OR block_id < id)
     BEGIN
         INSERT INTO @chosen (id)
         SELECT TOP (@limit) id FROM @win ORDER BY id;

@@ -264,7 +264,7 @@ BEGIN TRY
          ORDER BY m.id;
     END;
     SET @seen = (SELECT COUNT(*) FROM @win);
-    IF NOT EXISTS (SELECT 1 FROM @win WHERE held = 1 OR leased = 1 OR waits = 1 OR crashes > 0 OR block_id < id)
+    IF @per_key = 0 AND NOT EXISTS (SELECT 1 FROM @win WHERE held = 1 OR leased = 1 OR waits = 1 OR crashes > 0 OR block_id < id)
     BEGIN
         INSERT INTO @chosen (id)
         SELECT TOP (@limit) id FROM @win ORDER BY id;
