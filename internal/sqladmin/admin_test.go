@@ -29,7 +29,7 @@ var given = func() map[string][]string {
 		"audit": {"before", "limit"}, "audit_begin": {"actor", "via", "action", "broker", "filter", "reason"}, "audit_end": {"id", "rows", "failure"},
 		"pause": {"broker", "by", "reason"}, "resume": {"broker"}, "pauses": nil,
 		"heartbeat": {"instance_id", "name", "host", "pid", "version", "work"}, "leave": {"instance_id"}, "instances": nil, "forget_instances": nil,
-		"counts": nil, "last_errors": nil, "beside": {"broker", "stream", "id", "limit"}, "backlog": {"brokers", "most", "floors", "versions", "above", "writers", "sessions"}, "brokers": {"most"}, "finished_brokers": {"most"}, "purge_published": purge, "purge_abandoned": purge,
+		"counts": nil, "last_errors": nil, "beside": {"broker", "stream", "id", "limit"}, "backlog": {"brokers", "most", "look", "floors", "versions", "above", "writers", "sessions"}, "brokers": {"most"}, "finished_brokers": {"most"}, "purge_published": purge, "purge_abandoned": purge,
 		"overview": {"broker", "limit"}, "key_blocks": {"broker", "limit"}, "failed_keys": {"broker", "limit"}, "blocked_keys": {"broker", "limit"},
 		"followers": followers, "deferred_followers": followers, "entries": {"broker", "limit"}, "stranded": {"broker", "heads", "after_id", "limit"}, "errors_of": append(rows[:3:3], "broker"), "blocking": filter,
 		"acknowledge": repaired, "discard": repaired, "states": {"ids", "brokers", "message_ids", "keys", "shards"}, "key_heads": {"broker", "shard", "keys"}, "message": {"message_id", "shown", "limit"},
@@ -57,7 +57,7 @@ var narrow = map[string][]string{
 
 // marked are the names of what a statement gets that goes by the marks of each shard.
 func marked() []string {
-	names := []string{"broker", "server", "versions"}
+	names := []string{"broker", "server", "versions", "look"}
 	for shard := range MySQL.Shards {
 		names = append(names, fmt.Sprint("floor_", shard), fmt.Sprint("late_", shard))
 	}

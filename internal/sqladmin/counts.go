@@ -90,17 +90,29 @@ func (a *Admin) backlog(ctx context.Context, conn Conn) (backlog []admin.Backlog
 	}
 	given := args{"brokers": List{a.configured()}, "most": a.mostNames()}
 	maps.Copy(given, a.db.Marks(a.configured()...))
-	err = a.query(ctx, conn, "backlog", given, func(scan scanner) error {
-		var (
-			broker string
-			lag    int64
-		)
-		err := scan(&broker, &lag)
-		backlog = append(backlog, admin.Backlog{Broker: broker, Lag: micros(lag), Unknown: a.stranger(broker)})
-		return err
-	})
+	for _, given["look"] = range looks {
+		backlog = nil
+		crowded := false
+		err = a.query(ctx, conn, "backlog", given, func(scan scanner) error {
+			var (
+				broker string
+				lag    int64
+				more   bool
+			)
+			err := scan(&broker, &lag, &more)
+			backlog, crowded = append(backlog, admin.Backlog{Broker: broker, Lag: micros(lag), Unknown: a.stranger(broker)}), crowded || more
+			return err
+		})
+		if err != nil || !crowded {
+			break
+		}
+	}
 	return few(backlog, func(b admin.Backlog) bool { return a.other(b.Broker) }), err
 }
+
+// looks are how many open rows of a shard are looked at for one that is due: more where the first ones are
+// those of a key that is being sent.
+var looks = []int64{1000, 20_000} //nolint:gochecknoglobals // a constant
 
 // lag is how far one broker is behind: by its marks, and without them where they do not hold.
 func (a *Admin) lag(ctx context.Context, conn Conn, broker string) (time.Duration, error) {
@@ -108,10 +120,16 @@ func (a *Admin) lag(ctx context.Context, conn Conn, broker string) (time.Duratio
 		given := args{"broker": broker}
 		maps.Copy(given, marks)
 		var (
-			lag  int64
-			hold bool
+			lag           int64
+			crowded, hold bool
+			err           error
 		)
-		err := a.query(ctx, conn, "backlog_of", given, func(scan scanner) error { return scan(&lag, &hold) })
+		for _, given["look"] = range looks {
+			err = a.query(ctx, conn, "backlog_of", given, func(scan scanner) error { return scan(&lag, &crowded, &hold) })
+			if err != nil || !hold || !crowded {
+				break
+			}
+		}
 		if err != nil || hold {
 			return micros(lag), err
 		}

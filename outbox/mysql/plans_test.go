@@ -290,7 +290,7 @@ func TestPlans(t *testing.T) {
 	ids.messages = column[string](t, db, "SELECT LOWER(HEX(message_id)) FROM outbox_messages WHERE target_broker = 'b' ORDER BY id DESC LIMIT 1000")
 
 	common := args{
-		"broker": "b", "shard": shard, "window": planWindow, "sized": false, "busy": 0, "most": planWindow, "admits": planWindow / 2, "token": []byte("0123456789abcdef"),
+		"broker": "b", "shard": shard, "window": planWindow, "sized": false, "busy": 0, "most": planWindow, "admits": planWindow / 2, "look": planPage, "token": []byte("0123456789abcdef"),
 		"worker": "w", "lease": 60_000_000, "isolated": false, "ids": jsonList(ids.open), "first": ids.open[0], "last": ids.open[planWindow-1], "unordered": false,
 		"floor": ids.open[0], "horizon": ids.open[planWindow-1], "server": "s",
 	}

@@ -296,7 +296,7 @@ func (d *tide) read() (entries int) {
 func (d *tide) readForBacklog() (entries int) {
 	d.Helper()
 	texts, parameters := d.store.Texts()
-	given := map[string]any{"brokers": []string{"b"}, "most": 101}
+	given := map[string]any{"brokers": []string{"b"}, "most": 101, "look": 1000}
 	for name, list := range (database{d.store}).Marks("b") {
 		given[name] = list.(sqladmin.List).Items
 	}

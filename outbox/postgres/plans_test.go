@@ -42,7 +42,7 @@ func planned(s plansSize) []plannedSQL {
 		{text: "mark_other", args: "'b', 1, %token, %first, %last, %ids, %texts, %ints, %ids, %texts, %ids", settings: "settings", indexes: []string{"open", "deferred_key"}, rows: 1000},
 		{text: "renew", args: "'b', 1, %token, %first, %last, 60000000", indexes: []string{"open"}, rows: 2 * 1000},
 		{text: "ready", args: "'b', array_fill(0, ARRAY[12]), array_fill(0, ARRAY[12]), 0, '{}', array_fill('{}'::text, ARRAY[12]), array_fill(0, ARRAY[12])", indexes: []string{"open", "pkey", "scheduled"}, rows: 2*shards + shards*500, blocks: shards * (1 + 500)},
-		{text: "backlog", settings: "settings_count", args: "brokers '{b}'; most 101; floors '{}'; versions '{}'; above '{}'; writers '{}'; sessions '{}'", indexes: []string{"open", "deferred", "pkey", "deferred_key", "scheduled", "scheduled_ids"}, rows: 2*shards*1001 + shards + 20 + 2*shards*500, blocks: 2*shards + shards*1000},
+		{text: "backlog", settings: "settings_count", args: "brokers '{b}'; most 101; look 1000; floors '{}'; versions '{}'; above '{}'; writers '{}'; sessions '{}'", indexes: []string{"open", "deferred", "pkey", "deferred_key", "scheduled", "scheduled_ids"}, rows: 3*shards*1001 + shards + 20 + 2*shards*500, blocks: 2*shards + shards*1000},
 		{text: "defer", args: "'b', 1, '{}', %messages, false, %first, %last", settings: "take_settings", indexes: []string{"open"}, rows: 2 * 500, blocks: 500},
 		{text: "blocks", args: "'b', 1, 500, 10, 500, 50", settings: "take_settings", indexes: []string{"pkey", "deferred_key", "scheduled"}, rows: 2*500 + 3*10*500 + 50, blocks: 2 * 500},
 		{text: "lift", args: "'b', %messages, '{}', %messages, 1, %messages", settings: "take_settings", indexes: []string{"pkey", "deferred_key"}, rows: 2500, blocks: 3 * 1000},

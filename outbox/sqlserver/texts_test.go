@@ -43,7 +43,7 @@ var administrationParams = map[string][]string{
 	"abandon": append(changeParams[:5:5], "error"), "pick": {"ids"}, "blocks_of": {"ids"}, "blocks_of_key": {"broker", "key"}, "move_blocks": {"lock_brokers", "moves"},
 	"pause": {"broker", "by", "reason"}, "resume": {"broker"},
 	"audit_begin": {"actor", "via", "action", "broker", "filter", "reason"}, "audit_end": {"id", "rows", "failure"}, "audit": {"before", "limit"},
-	"beside": {"broker", "stream", "id", "limit"}, "backlog": {"brokers", "most"}, "brokers": {"most"}, "finished_brokers": {"most"},
+	"beside": {"broker", "stream", "id", "limit"}, "backlog": {"brokers", "most", "look"}, "brokers": {"most"}, "finished_brokers": {"most"},
 }
 
 // batches lists every text that is sent as a batch, by name, and the names of its parameters.

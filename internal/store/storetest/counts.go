@@ -20,6 +20,7 @@ var countsTests = []test{
 	{name: "LastError", run: testLastError},
 	{name: "Backlog", run: testBacklog},
 	{name: "BacklogOfTheConfiguration", run: testBacklogConfigured},
+	{name: "BacklogBehindAHotKey", run: testBacklogBehindAHotKey},
 	{name: "InventedBrokers", run: testInvented},
 }
 
@@ -116,6 +117,17 @@ func testBacklog(t *table) {
 	assert.Zero(t, t.backlog()[1].Lag, "all must wait")
 	t.age(ids[0], "locked_until", 11*time.Minute)
 	assert.InDelta(t, 10*time.Minute.Seconds(), t.backlog()[1].Lag.Seconds(), 60, "since the end of its backoff")
+}
+
+// A row that is due is seen behind a thousand of a key that is being sent.
+func testBacklogBehindAHotKey(t *table) {
+	t.Store.Know(broker)
+	k := t.keys(2)
+	ids := t.add(slices.Repeat(k[:1], 1100)...)
+	require.Equal(t, ids[:1], taken(t.claim(limit(1))))
+	assert.Zero(t, t.backlog()[0].Lag)
+	t.age(t.add(k[1])[0], "created_at", time.Hour)
+	assert.InDelta(t, time.Hour, t.backlog()[0].Lag, float64(time.Minute))
 }
 
 // The brokers of the configuration are listed with rows or without, others where they have open rows,

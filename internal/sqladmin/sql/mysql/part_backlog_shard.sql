@@ -6,7 +6,7 @@
                     FROM {{table}} AS m FORCE INDEX ({{name}}_queue)
                    WHERE m.target_broker = @broker AND m.queue = {{shard}} AND m.finished_at IS NULL AND m.id >= @floor_{{shard}}
                    ORDER BY m.id
-                   LIMIT 1000)
+                   LIMIT @look)
                   UNION ALL
                  (SELECT m.id, m.created_at, m.locked_until, m.ordering_key
                        , m.status = 'processing' AND COALESCE(m.locked_until > UTC_TIMESTAMP(6), FALSE) AS claimed

@@ -2,6 +2,7 @@
 -- and rows of a broker that is not configured count as if it were.) Deferred rows count from the time on at which they are due: at which the
 -- block that they are wakes, or the row of the block behind which they stand is done. Those that merely wait only put their broker on the list.
 -- Of a deferred row whose time has come, no row of its key is looked for that is not deferred, and before it or claimed. On it are the brokers of the configuration, and others that have open rows.
+-- The last column is whether a shard has more than @look open rows, and none of the first of them is due.
 -- @brokers of the configuration, and @most others; low-water marks in @sessions, for each shard of each of @brokers: @floors, @versions,
 -- @above and @writers, as in ready.sql
 -- Plan: hops in {{name}}_open, {{name}}_deferred and {{name}}_scheduled_ids from one broker to the next, past those of the configuration, of which published rows
@@ -72,6 +73,14 @@ WITH RECURSIVE names AS (
                      AND marks.version = coalesce((SELECT version FROM {{table}}_shards AS s WHERE s.target_broker = listed.broker AND s.shard = n.shard % 4), 0)
 ), waiting AS (
     SELECT head.target_broker, ready.since
+         , ready.since IS NULL AND CASE WHEN ready.since IS NULL
+                                        THEN EXISTS (SELECT FROM (SELECT FROM {{table}} AS m
+                                                                   WHERE m.target_broker = head.target_broker AND m.shard = head.shard
+                                                                     AND m.finished_at IS NULL AND NOT m.deferred AND m.available_at IS NULL AND m.id >= head.floor
+                                                                   ORDER BY m.id
+                                                                  OFFSET @look
+                                                                   LIMIT 1) AS more)
+                                        END AS crowded
       FROM head
       LEFT JOIN LATERAL (SELECT greatest(first.created_at, first.locked_until) AS since
                            FROM (SELECT id, shard, created_at, locked_until, ordering_key
@@ -81,7 +90,7 @@ WITH RECURSIVE names AS (
                                            FROM {{table}} AS m
                                           WHERE m.target_broker = head.target_broker AND m.shard = head.shard AND m.finished_at IS NULL AND NOT m.deferred AND m.available_at IS NULL AND m.id >= head.floor
                                           ORDER BY m.id
-                                          LIMIT 1000) AS listed) AS first
+                                          LIMIT @look::bigint) AS listed) AS first
                           WHERE leads
                             AND (first.locked_until IS NULL OR first.locked_until <= statement_timestamp())
                             AND CASE WHEN first.ordering_key IS NULL THEN true -- within a CASE it is no join, which might read all blocks
@@ -99,7 +108,7 @@ WITH RECURSIVE names AS (
                           ORDER BY first.id
                           LIMIT 1) AS ready ON true
      UNION ALL
-    SELECT head.target_broker, due.since
+    SELECT head.target_broker, due.since, false
       FROM head
       LEFT JOIN LATERAL (SELECT CASE WHEN b.open THEN w.wake_at ELSE greatest(coalesce(b.finished_at, w.wake_at, w.since), f.until) END AS since
                            FROM ((SELECT w.*
@@ -127,7 +136,7 @@ WITH RECURSIVE names AS (
                                      ELSE f.found AND coalesce(f.until <= statement_timestamp(), true) END
                           LIMIT 1) AS due ON true
      UNION ALL
-    SELECT head.target_broker, due.since
+    SELECT head.target_broker, due.since, false
       FROM head
       LEFT JOIN LATERAL (SELECT m.available_at AS since
                            FROM {{table}} AS m
@@ -138,6 +147,7 @@ WITH RECURSIVE names AS (
 SELECT target_broker
      , CASE WHEN target_broker IN (SELECT target_broker FROM {{table}}_pauses) THEN 0
             ELSE greatest(0, coalesce((extract(epoch FROM statement_timestamp() - min(since)) * 1000000)::bigint, 0)) END
+     , bool_or(crowded)
   FROM waiting
  GROUP BY target_broker
  ORDER BY target_broker

@@ -3,6 +3,7 @@
 -- block that they are wakes, or the row of the block behind which they stand is done. Those that merely wait only put their broker on the
 -- list. On it are the brokers of the configuration, and others that have open rows. Of a deferred row whose time has come, no row of its key
 -- is looked for that is not deferred, and before it or claimed.
+-- The last column is whether no row is due among the first @look open ones of each shard, and one has more.
 -- @now, @brokers of the configuration (a JSON list), and @most others by each index
 -- Plan: hops from one broker to the next in {{name}}_open, and reads a bounded number of rows of each of its shards; hops from
 -- one broker to the next in {{name}}_deferred_key and {{name}}_scheduled_ids; reads the first entry of each of its shards in {{name}}_scheduled; reads the first entries of each of its shards in {{name}}_blocks_wake whose wake-up has
@@ -47,7 +48,7 @@ WITH RECURSIVE hop (broker) AS (
                               FROM {{table}} AS m INDEXED BY {{name}}_open
                              WHERE m.target_broker = names.broker AND m.shard = shard.value AND m.finished_at IS NULL AND m.deferred = 0 AND m.available_at IS NULL
                              ORDER BY m.id
-                             LIMIT 1000) AS listed) AS first
+                             LIMIT @look) AS listed) AS first
              WHERE leads AND coalesce(locked_until, 0) <= @now
                AND NOT EXISTS (SELECT 1 FROM {{table}}_key_blocks AS w
                                 WHERE w.target_broker = names.broker AND w.ordering_key = first.ordering_key AND w.shard = shard.value
@@ -60,6 +61,10 @@ WITH RECURSIVE hop (broker) AS (
                                            ELSE w.block_id < first.id END)
              ORDER BY id
              LIMIT 1) AS since
+         , EXISTS (SELECT 1 FROM {{table}} AS m INDEXED BY {{name}}_open
+                    WHERE m.target_broker = names.broker AND m.shard = shard.value AND m.finished_at IS NULL AND m.deferred = 0 AND m.available_at IS NULL
+                    ORDER BY m.id
+                    LIMIT 1 OFFSET @look) AS more
       FROM names
      CROSS JOIN json_each('[0, 1, 2]') AS shard
      UNION ALL
@@ -84,18 +89,19 @@ WITH RECURSIVE hop (broker) AS (
                               FROM {{table}}_key_blocks INDEXED BY {{name}}_blocks_wake
                              WHERE target_broker = names.broker AND shard = shard.value AND wake_at IS NULL
                              LIMIT 500)) AS w
-              LEFT JOIN {{table}} AS b ON b.id = w.block_id)
+              LEFT JOIN {{table}} AS b ON b.id = w.block_id), 0
       FROM names
      CROSS JOIN json_each('[0, 1, 2]') AS shard
      UNION ALL
     SELECT names.broker
          , (SELECT min(m.available_at) FROM {{table}} AS m INDEXED BY {{name}}_scheduled
-             WHERE m.target_broker = names.broker AND m.shard = shard.value AND m.available_at IS NOT NULL AND m.available_at <= @now)
+             WHERE m.target_broker = names.broker AND m.shard = shard.value AND m.available_at IS NOT NULL AND m.available_at <= @now), 0
       FROM names
      CROSS JOIN json_each('[0, 1, 2]') AS shard
 )
 SELECT broker
      , CASE WHEN EXISTS (SELECT 1 FROM {{table}}_pauses WHERE target_broker = head.broker) THEN 0 ELSE max(0, coalesce(@now - min(since), 0)) END
+     , min(since) IS NULL AND max(more)
   FROM head
  GROUP BY broker
  ORDER BY broker

@@ -3,12 +3,13 @@
 -- block that they are wakes, or the row of the block behind which they stand is done. Those that merely wait only put their broker on the
 -- list. On it are the brokers of the configuration, and others that have open rows. Of a deferred row whose time has come, no row of its key
 -- is looked for that is not deferred, and before it or claimed.
+-- The last column is whether no row is due among the first @look open ones of each shard, and one has more.
 -- @brokers of the configuration (a JSON list), and @most others
 -- It does not wait for locks: rows that another transaction is writing are passed over.
 -- Plan: hops from one broker to the next in {{name}}_open, {{name}}_deferred_key and {{name}}_scheduled_ids, reads a bounded number of rows of each of its
 -- shards, the first entry of each in {{name}}_scheduled, and the first entries of each shard in {{name}}_blocks_wake whose wake-up has come, and those without one, with their rows by
 -- {{name}}_pkey and, of those whose rows are done, one entry of {{name}}_deferred_key.
-DECLARE @behind TABLE (name nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY, since datetime2(7) NULL);
+DECLARE @behind TABLE (name nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY, since datetime2(7) NULL, more bit NOT NULL);
 DECLARE @name nvarchar(128) = N'';
 DECLARE @left TABLE (name nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
 SET @now = SYSUTCDATETIME();
@@ -38,13 +39,13 @@ BEGIN
     END;
     SET @most = @most - 1;
     IF @name IS NOT NULL
-        INSERT INTO @behind (name, since)
-        SELECT @name, MIN(waiting.since)
+        INSERT INTO @behind (name, since, more)
+        SELECT @name, MIN(waiting.since), CASE WHEN MIN(waiting.since) IS NULL AND MAX(waiting.listed) > @look THEN 1 ELSE 0 END
           FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11)) AS shards (shard)
          OUTER APPLY (SELECT TOP (1) (SELECT MAX(times.at) FROM (VALUES (head.created_at), (head.locked_until)) AS times (at)) AS since
                         FROM (SELECT id, created_at, locked_until, ordering_key
                                    , ROW_NUMBER() OVER (PARTITION BY ordering_key ORDER BY claimed DESC, id) AS place -- of a claimed key a claimed row is the first
-                                FROM (SELECT TOP (1000) m.id, m.created_at, m.locked_until, m.ordering_key
+                                FROM (SELECT TOP (@look) m.id, m.created_at, m.locked_until, m.ordering_key
                                            , CASE WHEN m.status = N'processing' AND m.locked_until > @now THEN 1 ELSE 0 END AS claimed
                                         FROM {{table}} AS m WITH (INDEX({{name}}_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
                                        WHERE m.target_broker = @name AND m.shard = shards.shard AND m.finished_at IS NULL AND m.deferred = 0 AND m.available_at IS NULL
@@ -94,10 +95,15 @@ BEGIN
          OUTER APPLY (SELECT MIN(s.available_at) AS since
                         FROM {{table}} AS s WITH (INDEX({{name}}_scheduled), READCOMMITTEDLOCK, READPAST, ROWLOCK)
                        WHERE s.target_broker = @name AND s.shard = shards.shard AND s.available_at IS NOT NULL AND s.available_at <= @now) AS scheduled
-         CROSS APPLY (VALUES (claimable.since), (due.wake_at), (scheduled.since)) AS waiting (since);
+         OUTER APPLY (SELECT COUNT_BIG(*) AS listed
+                        FROM (SELECT TOP (@look + 1) m.id
+                                FROM {{table}} AS m WITH (INDEX({{name}}_open), NOLOCK)
+                               WHERE m.target_broker = @name AND m.shard = shards.shard AND m.finished_at IS NULL AND m.deferred = 0 AND m.available_at IS NULL) AS first_rows) AS counted
+         CROSS APPLY (VALUES (claimable.since, counted.listed), (due.wake_at, 0), (scheduled.since, 0)) AS waiting (since, listed);
 END;
 SELECT name AS fanout_behind
      , CASE WHEN since < @now AND NOT EXISTS (SELECT 1 FROM {{table}}_pauses AS pause WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK) WHERE pause.target_broker = behind.name)
             THEN DATEDIFF_BIG(MICROSECOND, since, @now) ELSE 0 END
+     , more
   FROM @behind AS behind
  ORDER BY name;
