@@ -11,6 +11,7 @@ import (
 
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/config"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/monitor"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/relay"
@@ -43,6 +44,7 @@ func checkDatabase(cmd *cobra.Command, cfg *config.Config, name string, known de
 		return warnings, fmt.Errorf("database %s: %w", name, spellOut(err))
 	}
 	cmd.Printf("database %s: the schema is up to date\n", name)
+	warnings += compareTexts(cmd, name, store)
 	unknown, err := relay.UnknownBrokers(ctx, store, cfg.BrokerNames())
 	for _, broker := range unknown {
 		cmd.PrintErrf("warning: database %s: rows wait for broker %q, which is not configured: no processor delivers them\n", name, broker)
@@ -65,6 +67,24 @@ func checkDatabase(cmd *cobra.Command, cfg *config.Config, name string, known de
 		return warnings, fmt.Errorf("database %s: %w", name, err)
 	}
 	return warnings, nil
+}
+
+// scratchTimeout bounds the comparison with a scratch schema, which a server has to make.
+const scratchTimeout = 30 * time.Second
+
+// compareTexts prints and counts the differences that keep no relay from starting.
+func compareTexts(cmd *cobra.Command, name string, store driver.Store) (warnings int) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), scratchTimeout)
+	defer cancel()
+	differences, err := store.CompareWithScratch(ctx)
+	if err != nil {
+		cmd.Printf("database %s: defaults, generated columns, CHECK constraints and predicates of indexes were not compared: %s\n", name, printable(err.Error()))
+		return 0
+	}
+	for _, difference := range differences {
+		cmd.PrintErrf("warning: database %s: changed by hand: %s\n", name, printable(difference))
+	}
+	return len(differences)
 }
 
 // describe says in a line what the database is and how it is set up.

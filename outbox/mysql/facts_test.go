@@ -5,28 +5,17 @@ import (
 	"crypto/rand"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gorm-fanout/fanout/internal/schemacheck/schematest"
 	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
-// Each small change of an expression is noticed.
-func TestCheckMutants(t *testing.T) {
-	testenv.NeedLong(t)
-	t.Parallel()
-	testenv.OneStepAtATime(t)
-	store := newStore(t, openDB(t, testenv.MySQL(t)), "outbox")
-	want, err := store.wanted(1)
-	require.NoError(t, err)
-	schematest.Mutants(t, store.evaluation(), want, `COALESCE\(LENGTH\(\w+\), (01|10)\)|, 256\), 10\)|\+ 18, (321|120)\)`)
-}
-
-// The check writes nothing: a user who may only read the tables can do it. It leaves the session's
-// time zone as it was, and what it evaluates is the same whatever the session's settings are.
+// The check writes nothing: a user who may only read the tables can do it, whatever the session's
+// settings are. That user cannot make the scratch, and learns why.
 func TestCheckWritesNothing(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.MySQL(t)
@@ -65,16 +54,50 @@ func TestCheckWritesNothing(t *testing.T) {
 	} {
 		settings.Params = params
 		reader := openDB(t, settings.FormatDSN())
-		reader.SetMaxOpenConns(2)
 		_, err = reader.ExecContext(t.Context(), "DELETE FROM outbox")
 		require.ErrorContains(t, err, "denied")
-		require.NoError(t, newStore(t, reader, "outbox").Check(t.Context()), params)
-		if zone := params["time_zone"]; zone != "" {
-			for range 2 {
-				var now string
-				require.NoError(t, reader.QueryRowContext(t.Context(), "SELECT @@time_zone").Scan(&now))
-				assert.Equal(t, strings.Trim(zone, "'"), now)
-			}
-		}
+		store := newStore(t, reader, "outbox")
+		require.NoError(t, store.Check(t.Context()), params)
+		_, err = store.CompareWithScratch(t.Context())
+		require.ErrorContains(t, err, "the user needs all rights on `fanout\\_scratch\\_%`.*")
 	}
+}
+
+// A comparison that fails halfway drops its database all the same, and whatever a session's settings
+// are, tables that were just made do not differ.
+func TestScratch(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.MySQL(t)
+	store := newStore(t, openDB(t, dsn), "outbox")
+	_, err := store.Migrate(t.Context())
+	require.NoError(t, err)
+	settings, err := mysql.ParseDSN(dsn)
+	require.NoError(t, err)
+	for _, params := range []map[string]string{
+		nil,
+		{"sql_mode": "'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,ONLY_FULL_GROUP_BY'"},
+		{"collation_connection": "utf8mb4_general_ci"},
+		{"sql_quote_show_create": "0"},
+	} {
+		settings.Params = params
+		differences, err := newStore(t, openDB(t, settings.FormatDSN()), "outbox").CompareWithScratch(t.Context())
+		require.NoError(t, err, params)
+		assert.Empty(t, differences, params)
+	}
+
+	scratch := newStore(t, store.db, "fanout_scratch_"+strings.ToLower(rand.Text()[:12])+".outbox")
+	ctx, cancel := context.WithCancel(t.Context())
+	database, _, _ := strings.Cut(scratch.table, ".")
+	made := func() int {
+		return column[int](t, store.db, "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = '"+database+"'")[0]
+	}
+	go func() {
+		for made() == 0 && ctx.Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+	}()
+	_, err = scratch.made(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	assert.Zero(t, made())
 }
