@@ -112,7 +112,7 @@ func (s *Store) CompareWithScratch(ctx context.Context) ([]string, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case slices.ContainsFunc(live, schemacheck.Object.Hidden):
+	case slices.ContainsFunc(slices.Concat(want, live), schemacheck.Object.Hidden):
 		return nil, errors.New("the server hides expressions from this user: the user needs VIEW DEFINITION on the tables")
 	}
 	return schemacheck.TextDifferences(want, live), nil
