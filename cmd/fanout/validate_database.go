@@ -82,7 +82,7 @@ func compareTexts(cmd *cobra.Command, name string, store driver.Store) (warnings
 		return 0
 	}
 	for _, difference := range differences {
-		cmd.PrintErrf("warning: database %s: changed by hand: %s\n", name, printable(difference))
+		cmd.PrintErrf("warning: database %s: %s: bring it back to what \"fanout migrate --print\" shows\n", name, printable(difference))
 	}
 	return len(differences)
 }

@@ -124,7 +124,7 @@ column b of box_more
 			"`deferred` BOOLEAN NOT NULL DEFAULT FALSE, `at` datetime(6) DEFAULT NULL ON UPDATE CURRENT_TIMESTAMP(6),\n" +
 			"`n` tinyint(4) GENERATED ALWAYS AS (case when `id` is null then 1 end) STORED,\n" +
 			"PRIMARY KEY (`id`), UNIQUE KEY `box_once` (`key`,`n`), KEY `box_n` (`n`) /*!80000 INVISIBLE */,\n" +
-			"CONSTRAINT `box_c` CHECK ((`id` <> 1)), CONSTRAINT `box_d` CHECK ((`id` <> 2)) /*!80016 NOT ENFORCED */\n" +
+			"CONSTRAINT `box_c` CHECK ((`id` <> 1)), CONSTRAINT `box_d` CHECK ((`id` <> _utf8mb4'2')) /*!80016 NOT ENFORCED */\n" +
 			") ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin; INSERT IGNORE INTO box SELECT 1;", `table box
   engine: InnoDB
 column id
@@ -162,7 +162,7 @@ constraint box_c
   check: (` + "`id`" + ` <> 1)
   enforced: yes
 constraint box_d
-  check: (` + "`id`" + ` <> 2)
+  check: (` + "`id`" + ` <> '2')
   enforced: no`},
 		{schemacheck.SQLServer, `
 			SET ANSI_NULLS ON;
