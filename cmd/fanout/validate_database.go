@@ -11,7 +11,6 @@ import (
 
 	"github.com/gorm-fanout/fanout"
 	"github.com/gorm-fanout/fanout/config"
-	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/monitor"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 	"github.com/gorm-fanout/fanout/outbox/relay"
@@ -72,8 +71,13 @@ func checkDatabase(cmd *cobra.Command, cfg *config.Config, name string, known de
 // scratchTimeout bounds the comparison with a scratch schema, which a server has to make.
 const scratchTimeout = 30 * time.Second
 
+// scratcher is a store of the library.
+type scratcher interface {
+	CompareWithScratch(ctx context.Context) ([]string, error)
+}
+
 // compareTexts prints and counts the differences that keep no relay from starting.
-func compareTexts(cmd *cobra.Command, name string, store driver.Store) (warnings int) {
+func compareTexts(cmd *cobra.Command, name string, store scratcher) (warnings int) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), scratchTimeout)
 	defer cancel()
 	differences, err := store.CompareWithScratch(ctx)
