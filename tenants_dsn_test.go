@@ -35,7 +35,7 @@ func TestRefusedDSNs(t *testing.T) {
 			"postgres://u:s3cret@h/d?ssl%6bey=/key":             `option "sslkey"`,
 			"postgres://u:s3cret@h/d?service=other":             `option "service"`,
 			"postgres://u:s3cret@h/d?ssl=true":                  `option "ssl"`,
-			"postgres://u:s3cret@h/d?a%3D1 sslcert=x":           `option "a"`,
+			"postgres://u:s3cret@h/d?a%3D1 sslcert=x":           `is not for an entry`,
 			"host=h user=u dbname=d password=x servicefile=/s":  `option "servicefile"`,
 			"host=h user=u dbname=d sslmode=allow":              "sslmode falls back to plain text",
 			"host=h user=u dbname=d sslmode=''":                 "sslmode falls back to plain text",

@@ -27,8 +27,7 @@ func TestGolden(t *testing.T) {
 	messages := map[string]*envelope.Message{
 		"aggregate_minimal": seal(t, c, placed(), order42, envelope.Context{}),
 		"aggregate_full": seal(t, c, placed(
-			envelope.TTL(90*time.Second),
-			envelope.NotBefore(func(OrderPlaced) time.Time { return fixedTime.Add(time.Hour) }),
+			envelope.TTL(time.Hour+90*time.Second),
 			envelope.Extension("attempt", 3),
 			envelope.Extension("urgent", true),
 		), full, fullContext()),

@@ -176,10 +176,12 @@ func Priority(p PriorityLevel) Option {
 
 const priorityRemedy = "use a level from PriorityBulk (-100) to PriorityCritical (100)"
 
-// NotBefore holds the message back until the time that the function returns, the
-// zero time meaning at once. It does not reorder: later messages of the same
-// ordering key, and on the same side of [PriorityNormal], wait with it. The function is called when the event is raised, and
-// must be safe for concurrent use; a panic in it becomes an [EncodeError].
+// NotBefore schedules the message: it is sent after the time that the function
+// returns, by the database's clock. The zero time means at once; the time may lie
+// five years ahead at most. Until then its ordering key passes it: later messages of
+// the key go first. So a scheduled event carries no sequence_id. The function is
+// called when the event is raised, and must be safe for concurrent use; a panic in
+// it becomes an [EncodeError].
 func NotBefore[E any](at func(E) time.Time) Option {
 	return asks("NotBefore", "not before", at, func(s *settings, at func(event any) time.Time) { s.notBefore = at })
 }

@@ -162,7 +162,7 @@ func (p *sealing) seal() (*Message, error) { //nolint:funlen // the fields of a 
 				OriginStream:    p.cx.OriginStream,
 				StreamCategory:  category,
 				Version:         p.s.version,
-				SequenceID:      p.src.sequenceID(),
+				SequenceID:      sequenceID(&p.src, notBefore),
 				Asynchronous:    true,
 				ExpectedVersion: p.src.ExpectedVersion,
 				Priority:        priority,

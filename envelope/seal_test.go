@@ -142,6 +142,7 @@ func TestSchedule(t *testing.T) {
 			require.Equal(t, test.notBefore, m.Routing.NotBefore)
 			require.Equal(t, test.deadline, m.Routing.ExpiresAt)
 			require.Equal(t, test.deadline, m.Metadata.Headers.Deadline)
+			require.Equal(t, !test.notBefore.IsZero(), m.Metadata.Domain.SequenceID == "", "a consumer would drop a scheduled event by it")
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/gorm-fanout/fanout/internal/limits"
@@ -48,9 +49,10 @@ func (s *Source) streams(context string) (category, stream string) {
 }
 
 // sequenceID is empty where it would not ascend: consumers drop what is not above
-// the last one that they have seen.
-func (s *Source) sequenceID() string {
-	if s.Version <= 0 {
+// the last one that they have seen. A scheduled event arrives after later ones of
+// its key.
+func sequenceID(s *Source, notBefore time.Time) string {
+	if s.Version <= 0 || !notBefore.IsZero() {
 		return ""
 	}
 	id := strconv.AppendInt(make([]byte, 0, 24), s.Version, 10)

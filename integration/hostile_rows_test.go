@@ -68,7 +68,7 @@ func hostileRows(w words) map[string]hostileRow {
 		"a claim of somebody who is gone":        {lease(nil), []string{fatePublished}},
 		"created beyond what JSON can say":       {of("created_at", "'12026-01-01 00:00:00'"), []string{fateRefused}},
 		"created long ago":                       {of("created_at", "'1003-01-01 00:00:00'"), []string{fatePublished, fateRefused}},
-		"not before the end of time":             {of("available_at", future), []string{fateWaits}},
+		"not before the end of time":             {of("available_at", future), []string{fateRefused}},
 		"a backoff until the end of time":        {of("locked_until", future), []string{fateWaits}},
 		"expired long ago":                       {of("expires_at", past), []string{fateAbandoned}},
 		"headers that are no JSON":               {of("headers", w.text("x")), []string{fateAbandoned}},

@@ -43,7 +43,7 @@ type Row struct {
 	// CorrelationID, CausationID and TenantID are kept in columns, so that operators can filter by
 	// them.
 	CorrelationID, CausationID, TenantID string
-	// AvailableAt is the earliest time of delivery; zero = at once.
+	// AvailableAt is the earliest time of delivery, at most five years ahead; zero = at once.
 	AvailableAt time.Time
 	// ExpiresAt is the time after which delivery is pointless and the row is abandoned; zero =
 	// never.
@@ -78,7 +78,7 @@ var (
 )
 
 // Validate says what of the row no table takes: a text that is too long, or is not UTF-8 without
-// NUL; a time beyond the years 1000 to 9999. [Inserter] calls it for each row. The error is a
+// NUL; a time beyond the years 1000 to 9999; a schedule more than five years ahead. [Inserter] calls it for each row. The error is a
 // *[MalformedError].
 func (r *Row) Validate() error {
 	for i := range bounded {
@@ -90,11 +90,17 @@ func (r *Row) Validate() error {
 	if reason := outOfTime(r.AvailableAt); reason != "" {
 		return &MalformedError{"available_at", reason}
 	}
+	if !r.AvailableAt.IsZero() && time.Until(r.AvailableAt) > mostAhead {
+		return &MalformedError{"available_at", fmt.Sprintf("is %s: schedule a row for five years ahead at most", r.AvailableAt.UTC().Format(time.RFC3339))}
+	}
 	if reason := outOfTime(r.ExpiresAt); reason != "" {
 		return &MalformedError{"expires_at", reason}
 	}
 	return nil
 }
+
+// mostAhead is how far ahead a row can be scheduled: five years, as the tables check.
+const mostAhead = 43830 * time.Hour
 
 // outOfTime says what is wrong with a time, "" if nothing is. The zero time is none.
 func outOfTime(at time.Time) string {

@@ -19,8 +19,10 @@ func TestRowTimes(t *testing.T) {
 		time.Date(9999, 12, 31, 10, 0, 0, 0, time.FixedZone("", 14*60*60)),
 	}
 	for _, at := range good {
-		require.NoError(t, (&outbox.Row{AvailableAt: at, ExpiresAt: at}).Validate(), "%s", at)
+		require.NoError(t, (&outbox.Row{ExpiresAt: at}).Validate(), "%s", at)
 	}
+	require.NoError(t, (&outbox.Row{AvailableAt: time.Now().AddDate(4, 11, 0)}).Validate())
+	require.ErrorContains(t, (&outbox.Row{AvailableAt: time.Now().AddDate(5, 1, 0)}).Validate(), "five years ahead at most")
 	bad := []time.Time{
 		time.Date(999, 12, 31, 23, 59, 59, 999_999_999, time.UTC), time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), time.Unix(1<<60, 0),
 	}

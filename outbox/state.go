@@ -6,7 +6,7 @@ import "slices"
 // A row that is published or abandoned has no state. Each open row is in exactly one. The first of
 // these that holds is its state, so that it names what has to happen first:
 //
-//	claimed → unconfigured → stranded → blocked → behind → backoff / scheduled → paused → unavailable → due
+//	claimed → unconfigured → stranded → scheduled → blocked → behind → backoff → paused → unavailable → due
 //
 // Status says what has happened to a row, State what happens next.
 type State string
@@ -24,8 +24,8 @@ const (
 	// due at a time that lies ahead (locked_until). Read the row's last error; requeue the row to try
 	// it at once.
 	StateBackoff State = "backoff"
-	// StateScheduled: the row is not to be sent before a time that lies ahead (available_at). Requeue
-	// the row to send it at once.
+	// StateScheduled: the row is not to be sent before a time that lies ahead (available_at). Its
+	// ordering key passes it. Requeue the row to send it at once.
 	StateScheduled State = "scheduled"
 	// StateBehind: another open row of its ordering key and priority class goes first: an earlier
 	// one, or one that a worker has claimed. Nothing is to be done about this row; look at the state

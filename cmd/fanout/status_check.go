@@ -149,7 +149,7 @@ func statusNotes(name string, d *monitor.DatabaseStatus, found stranded, now tim
 	for i := range d.Brokers {
 		b := &d.Brokers[i]
 		if b.Scheduled.N > 0 {
-			notes = append(notes, fmt.Sprintf("%s: broker %s: %s scheduled for later, or behind one of their key that is", name, b.Broker, countText(b.Scheduled)))
+			notes = append(notes, fmt.Sprintf("%s: broker %s: %s scheduled for later", name, b.Broker, countText(b.Scheduled)))
 		}
 		if b.Unavailable || len(b.UnavailableDestinations) > 0 || b.BlockedKeys.N > 0 {
 			for _, fault := range brokerFaults(&monitor.BrokerStatus{

@@ -79,7 +79,7 @@ func (s *fixture) behind(ctx context.Context) (left int64, err error) {
 		done                       = map[string]int64{}
 	)
 	if err := s.ask(ctx, func(ctx context.Context, db *sql.DB) error {
-		err := db.QueryRowContext(ctx, "SELECT count(*), coalesce(sum(CASE WHEN published THEN 1 ELSE 0 END), 0) FROM facts").Scan(&events, &published)
+		err := db.QueryRowContext(ctx, "SELECT count(*), coalesce(sum(CASE WHEN published <> '0' THEN 1 ELSE 0 END), 0) FROM facts").Scan(&events, &published)
 		if err != nil {
 			return err
 		}

@@ -28,11 +28,12 @@ const (
 // caller knows of its broker. The zero value of each fact but Status holds back nothing.
 type Facts struct {
 	Status outbox.Status
-	// Time is the later one of locked_until and available_at: while the row is in processing, that of
-	// its lease, in other statuses that of its backoff or schedule. Claims compare both in any status.
+	// Time is that of locked_until: while the row is in processing the end of its lease, in other
+	// statuses that of its backoff.
 	Time Time
-	// Scheduled is true where that time, or the one of its entry, is a schedule (available_at), and
-	// not the end of a backoff. It counts only while there is such a time.
+	// Scheduled is true while available_at lies ahead. Such a row is nothing to its key, and its key is
+	// nothing to it. Once its time has come it counts as one that is in the claim's way, although only
+	// the next lift admits it.
 	Scheduled bool
 	// Deferred is true while the row is out of the claim's way, and Entry what brings it back: it is
 	// the block of its key, or waits alone. Without an entry the block of its key brings it back.
@@ -66,7 +67,7 @@ type Facts struct {
 //
 // The order is that of what has to happen first. A lease that runs comes before all: its worker is
 // sending the row, whatever else holds. Without a relay nothing else matters, and nothing but a repair
-// helps a row that is stranded. A row of a blocked key can have an earlier open row before it as well,
+// helps a row that is stranded. A scheduled row waits for its time, and for nothing else. A row of a blocked key can have an earlier open row before it as well,
 // and still waits for the operator when that one is done. What goes first of a key comes before the
 // row's own time, since nothing happens when that passes while the other row is open. A pause and a
 // breaker hold back only what could be claimed otherwise.
@@ -80,12 +81,12 @@ func State(f *Facts) outbox.State {
 		return outbox.StateUnconfigured
 	case f.stranded():
 		return outbox.StateStranded
+	case f.Scheduled:
+		return outbox.StateScheduled
 	case f.BehindBlock() && f.Block == Halted:
 		return outbox.StateBlocked
 	case f.BehindBlock() || f.behindRow():
 		return outbox.StateBehind
-	case f.waits() && f.Scheduled:
-		return outbox.StateScheduled
 	case f.waits():
 		return outbox.StateBackoff
 	case f.Paused:
@@ -118,8 +119,9 @@ func (f *Facts) behindRow() bool {
 func (f *Facts) waits() bool { return f.Time == Ahead || f.Deferred && f.Entry == Resting }
 
 // stranded reports whether no rule can ever make a row due: no claim takes what has an unknown status,
-// and no lift brings back a row whose block was brought back before and waits for no time any more.
+// and no lift brings back a row whose block was brought back before and waits for no time any more. A
+// scheduled row is admitted whatever else holds.
 func (f *Facts) stranded() bool {
-	lost := f.follower() && f.Block == NoEntry || f.Deferred && (f.Entry == Halted || f.Entry == Returned && f.Time == Come)
+	lost := !f.Scheduled && (f.follower() && f.Block == NoEntry || f.Deferred && (f.Entry == Halted || f.Entry == Returned && f.Time == Come))
 	return lost || f.Time == Never || f.Unclaimable || !f.Status.Valid()
 }

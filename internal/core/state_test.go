@@ -71,6 +71,8 @@ func TestStateCases(t *testing.T) {
 		{"unavailable", Facts{Status: pending, Unavailable: true}, outbox.StateUnavailable},
 		{"unconfigured and paused", Facts{Status: pending, Unconfigured: true, Paused: true}, outbox.StateUnconfigured},
 		{"unconfigured, and a time that never comes", Facts{Status: pending, Unconfigured: true, Time: Never}, outbox.StateUnconfigured},
+		{"scheduled, in a key that waits for an operator", Facts{Status: pending, Scheduled: true, Block: Halted, Earlier: true}, outbox.StateScheduled},
+		{"scheduled, and in a shard that no relay claims from", Facts{Status: pending, Scheduled: true, Unclaimable: true}, outbox.StateStranded},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -116,8 +118,10 @@ func checkState(t *rapid.T) {
 	case outbox.StateDue:
 		require.False(t, f.Paused || f.Unavailable || f.Unconfigured || f.Unclaimable || f.Time != Come)
 	case outbox.StateClaimed:
-	case outbox.StateBackoff, outbox.StateScheduled:
-		require.Equal(t, state == outbox.StateScheduled, f.Scheduled)
+	case outbox.StateScheduled:
+		require.True(t, f.Scheduled)
+		require.NotEqual(t, outbox.StateScheduled, change(func(f *Facts) { f.Scheduled = false }))
+	case outbox.StateBackoff:
 		passed := func(f *Facts) {
 			if f.Time = Come; f.Entry == Resting {
 				f.Entry = Waking

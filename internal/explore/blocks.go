@@ -31,9 +31,11 @@ func (p *Protocol) planDefer(t *Table, c Request) Plan {
 	return Plan{Shard: c.Shard, Version: t.Version, Deferral: Deferral{Blocks: ints(blocks), Rows: ints(rows), Unordered: c.Unordered}}
 }
 
-// planLift decides which blocks of a shard are lifted.
-func (p *Protocol) planLift(t *Table, shard Class) Plan {
-	return Plan{Shard: shard, Version: t.Version, Lifts: true, Lift: core.Lift(p.blockStates(t, shard), p.AdvanceRows)}
+// planLift decides which blocks of a shard are lifted, and which scheduled rows are admitted.
+func (p *Protocol) planLift(t *Table, c Request) Plan {
+	claim := driver.Claim{Limit: c.Limit}
+	states := append(p.blockStates(t, c.Shard), t.due(c.Shard, claim.Admits())...)
+	return Plan{Shard: c.Shard, Version: t.Version, Lifts: true, Lift: core.Lift(states, p.AdvanceRows)}
 }
 
 func (plan *Plan) nothing() bool {
@@ -52,7 +54,7 @@ func (p *Protocol) blockStates(t *Table, shard Class) []driver.BlockState {
 		r := t.Row(g.Row)
 		b := driver.BlockState{
 			ID: int64(g.Row), Key: keyText(g.Key), HasKey: g.Key != 0, Due: g.Wake == Due,
-			Done: r == nil || !r.open() || early, Waits: r != nil && r.rests(),
+			Done: t.done(g.Row) || early, Waits: r != nil && r.rests(),
 		}
 		if b.Done && b.HasKey {
 			if done++; done <= p.AdvanceBlocks {
@@ -62,6 +64,16 @@ func (p *Protocol) blockStates(t *Table, shard Class) []driver.BlockState {
 		states = append(states, b)
 	}
 	return states
+}
+
+// due lists the first scheduled rows of a shard whose time has come.
+func (t *Table) due(shard Class, limit int) (rows []driver.BlockState) {
+	for i := range t.Rows {
+		if r := &t.Rows[i]; r.Class == shard && r.due() && len(rows) < limit {
+			rows = append(rows, driver.BlockState{ID: int64(r.ID), Scheduled: true})
+		}
+	}
+	return rows
 }
 
 // followers lists the first deferred rows of a block's key.
@@ -145,6 +157,11 @@ func (*Protocol) lift(t *Table, l *driver.Lift) {
 	}
 	for i := range l.Free {
 		free(t, &l.Free[i])
+	}
+	for i := range l.Admit {
+		if r := t.Row(int(l.Admit[i].ID)); r != nil && r.due() {
+			r.Scheduled, r.Deferred = false, false
+		}
 	}
 }
 

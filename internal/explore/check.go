@@ -38,7 +38,8 @@ const (
 	// Prefix (G6): a claim takes a key of a class from its first open row on, with no gap.
 	Prefix = "G6 gap-free prefix"
 	// Order (G6): when a row is delivered for the first time, every earlier row of its key and class
-	// was delivered before, or was abandoned and let go: by on_abandon: continue, or by an operator.
+	// was delivered before, or was scheduled when the row was claimed, or was abandoned and let go: by
+	// on_abandon: continue, or by an operator.
 	Order = "G6 order of first deliveries"
 	// LateSend (G6): what is handed to the broker is under a lease at this moment; so a stopped
 	// owner delivers nothing after its lease is gone, but for the one send in flight.
@@ -164,7 +165,7 @@ func checkDeliveries(before, after *State, report report) {
 			continue
 		}
 		for k := range i {
-			if earlier := &after.Ledger[k]; earlier.Key == e.Key && earlier.Class == e.Class && earlier.Delivered == 0 && !earlier.LetGo {
+			if earlier := &after.Ledger[k]; earlier.Key == e.Key && earlier.Class == e.Class && earlier.Delivered == 0 && !earlier.LetGo && !slices.Contains(e.Passed, earlier.ID) {
 				report(Order, "row %d was delivered before row %d of its key", e.ID, earlier.ID)
 			}
 		}

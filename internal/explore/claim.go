@@ -27,7 +27,7 @@ func (c *Request) limits() core.Limits {
 // window is what a store reads of the head of a shard.
 func (p *Protocol) window(t *Table, c Request) driver.Window {
 	rows := p.head(t, c)
-	w := driver.Window{Version: int64(t.Version), Blocked: len(t.Blocks) > 0, Rows: make([]driver.Row, len(rows))}
+	w := driver.Window{Version: int64(t.Version), Blocked: t.brings(c.Shard), Rows: make([]driver.Row, len(rows))}
 	for i, r := range rows {
 		row := &w.Rows[i]
 		*row = driver.Row{

@@ -84,6 +84,7 @@ func (t *Table) Ready() []Class {
 		for i := range t.Rows {
 			ready = ready || t.Rows[i].Class == shard && t.Rows[i].inShard() && !t.Rows[i].Waits
 		}
+		ready = ready || len(t.due(shard, 1)) > 0
 		for _, g := range t.Blocks {
 			ready = ready || g.Shard == shard && (g.Wake == Due || g.Wake == Back && t.done(g.Row))
 		}
@@ -94,8 +95,8 @@ func (t *Table) Ready() []Class {
 	return shards
 }
 
-// done reports whether a block's row is finished, or removed.
+// done reports whether a block's row is finished, removed, or put off by a schedule.
 func (t *Table) done(id int) bool {
 	r := t.Row(id)
-	return r == nil || !r.open()
+	return r == nil || !r.open() || r.Scheduled
 }

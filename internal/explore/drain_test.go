@@ -121,7 +121,7 @@ func (d *drain) next(s *State) (a Action, ok bool) {
 func (d *drain) visit(s *State, shard Class) (a Action, ok bool) {
 	limit := slices.Max(d.limits)
 	for window := limit; window <= 16*limit; window *= 2 {
-		claim := Action{Kind: Claim, Request: Request{Shard: shard, Limit: limit, Window: window, Wake: len(s.Blocks) > 0}}
+		claim := Action{Kind: Claim, Request: Request{Shard: shard, Limit: limit, Window: window, Wake: s.brings(shard)}}
 		next, reply, err := d.protocol.Step(s, &claim)
 		if err != nil {
 			panic(err)

@@ -17,14 +17,17 @@ func (n *node) fingerprint() fingerprint {
 	b := []byte{byte(n.faults), byte(n.failures), byte(n.repairs), byte(len(n.Rows))}
 	for i := range n.Rows {
 		r := &n.Rows[i]
-		b = append(b, byte(r.ID), byte(r.Status), bits(r.Waits, r.Isolated, r.Deferred), e.token(r.Token), byte(r.Attempts), byte(r.Crashes))
+		b = append(b, byte(r.ID), byte(r.Status), bits(r.Waits, r.Isolated, r.Deferred, r.Scheduled), e.token(r.Token), byte(r.Attempts), byte(r.Crashes))
 	}
 	for _, g := range n.Blocks {
 		b = append(b, byte(g.Row), byte(g.Key), byte(g.Shard), byte(g.Wake), 0xfe)
 	}
 	for i := range n.Ledger {
 		entry := &n.Ledger[i]
-		b = append(b, byte(entry.ID), byte(min(entry.Delivered, 1)), bits(entry.Excused, entry.LetGo, entry.Back, entry.Shared, entry.Gone))
+		b = append(b, byte(entry.ID), byte(min(entry.Delivered, 1)), bits(entry.Excused, entry.LetGo, entry.Back, entry.Shared, entry.Gone), byte(len(entry.Passed)))
+		for _, id := range entry.Passed {
+			b = append(b, byte(id))
+		}
 	}
 	plans := make([][]byte, len(n.Plans))
 	for i := range n.Plans {
@@ -76,6 +79,10 @@ func (e encoder) plan(plan *Plan) []byte {
 		}
 		b = append(b, 0xf9)
 	}
+	for _, row := range plan.Lift.Admit {
+		b = append(b, byte(row.ID))
+	}
+	b = append(b, 0xf9)
 	for i := range plan.Lift.Free {
 		f := &plan.Lift.Free[i]
 		b = append(b, byte(f.Block.ID), bits(f.Move))

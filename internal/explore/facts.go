@@ -7,14 +7,16 @@ import (
 	"github.com/gorm-fanout/fanout/outbox"
 )
 
-// Facts are what the table says of a row, for [core.State]. The model does not know which time lies
-// ahead: a row that is pending counts as scheduled.
+// Facts are what the table says of a row, for [core.State].
 func (p *Protocol) Facts(t *Table, r *Row) core.Facts {
 	f := core.Facts{
-		Status: outbox.Status(r.Status.String()), Scheduled: r.Status == Pending, Deferred: r.Deferred && !p.is(countsDeferred), Entry: t.block(r.ID).entry(),
+		Status: outbox.Status(r.Status.String()), Scheduled: r.Scheduled && r.Waits, Deferred: r.Deferred && !r.Scheduled && !p.is(countsDeferred),
+	}
+	if !r.Scheduled {
+		f.Entry = t.block(r.ID).entry()
 	}
 	p.keyFacts(t, r, &f)
-	if r.Waits || r.leased() && p.is(leasesNeverEnd) {
+	if r.Waits && !r.Scheduled || r.leased() && p.is(leasesNeverEnd) {
 		f.Time = core.Ahead
 	}
 	return f
@@ -62,6 +64,9 @@ func (p *Protocol) keyFacts(t *Table, r *Row, f *core.Facts) {
 // otherOfKey notes what another open row of a row's key means for it.
 func (p *Protocol) otherOfKey(r, other *Row, f *core.Facts) {
 	earlier := other.ID < r.ID
+	if other.Scheduled {
+		return
+	}
 	if other.Deferred {
 		f.EarlierDeferred = f.EarlierDeferred || earlier && !p.is(passesDeferred)
 		return
@@ -105,6 +110,8 @@ func (p *Protocol) CheckDue(t *Table) (violations []Violation) {
 	report := func(format string, args ...any) {
 		violations = append(violations, violation(States, format, args...))
 	}
+	admitted := p.admitted(t) // a scheduled row whose time has come is an ordinary one from its next lift on
+	t = &admitted
 	lifted := p.lifted(t)
 	for _, unordered := range []bool{false, true} {
 		taken := p.takenFrom(&lifted, unordered)
@@ -140,7 +147,11 @@ func (p *Protocol) checkWaiting(t *Table, r *Row, state outbox.State, unordered 
 	switch state {
 	case outbox.StateStranded, outbox.StatePaused, outbox.StateUnavailable, outbox.StateUnconfigured:
 		report("row %d is %s, and nothing of this world makes it that", r.ID, state)
-	case outbox.StateBackoff, outbox.StateScheduled:
+	case outbox.StateScheduled:
+		if !r.Scheduled {
+			report("row %d is %s", r.ID, state)
+		}
+	case outbox.StateBackoff:
 		later := cloned(t)
 		if _, err := (*Protocol)(nil).stepPass(&later, &Action{ID: r.ID}); err != nil {
 			report("row %d is %s: %v", r.ID, state, err)
@@ -159,12 +170,23 @@ func (p *Protocol) checkWaiting(t *Table, r *Row, state outbox.State, unordered 
 	}
 }
 
+// admitted is a table without scheduled rows whose time has come.
+func (*Protocol) admitted(t *Table) Table {
+	s := cloned(t)
+	for i := range s.Rows {
+		if r := &s.Rows[i]; r.due() {
+			r.Scheduled, r.Deferred = false, false
+		}
+	}
+	return s.Table
+}
+
 // lifted is a table in which everything was brought back that can be.
 func (p *Protocol) lifted(t *Table) Table {
 	s, unbounded := cloned(t), *p
 	unbounded.AdvanceBlocks, unbounded.AdvanceRows = len(t.Blocks)+1, len(t.Rows)+1
 	for class := range Classes {
-		if plan := unbounded.planLift(&s.Table, class); !plan.nothing() {
+		if plan := unbounded.planLift(&s.Table, Request{Shard: class, Limit: 2 * len(t.Rows)}); !plan.nothing() {
 			unbounded.apply(&s.Table, &plan)
 		}
 	}

@@ -41,10 +41,10 @@ func (p *Protocol) operate(t *Table, act core.Act, ids ...int) error {
 	for i := range repair.Rows {
 		r := t.Row(int(repair.Rows[i].ID))
 		if act == core.Abandon {
-			r.Status, r.Waits, r.Token, r.Isolated, r.Deferred = Abandoned, false, 0, false, false
+			r.Status, r.Waits, r.Scheduled, r.Token, r.Isolated, r.Deferred = Abandoned, false, false, 0, false, false
 			continue
 		}
-		r.Status, r.Waits, r.Token, r.Attempts, r.Crashes, r.Isolated = Pending, false, 0, 0, 0, false
+		r.Status, r.Waits, r.Scheduled, r.Token, r.Attempts, r.Crashes, r.Isolated = Pending, false, false, 0, 0, 0, false
 		r.Deferred = repair.Behind[i]
 	}
 	t.Version++

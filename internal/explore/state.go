@@ -65,6 +65,9 @@ type Entry struct {
 	Back      bool // an operator has brought it back
 	Shared    bool // the last claim of it took other rows, too
 	Gone      bool // it was purged, or removed as it was delivered
+	// Passed are the earlier rows of its key that were scheduled when it was claimed last: it goes before
+	// them.
+	Passed []int
 }
 
 func (s *State) clone() State {

@@ -92,6 +92,9 @@ func drawTable(t *rapid.T) *Table {
 		if r.open() {
 			r.Waits, r.Deferred = rapid.IntRange(0, 2).Draw(t, "waits") == 0, rapid.Bool().Draw(t, "deferred")
 		}
+		if r.Status == Pending || r.Status == Failed {
+			r.Scheduled = rapid.IntRange(0, 4).Draw(t, "scheduled") == 0
+		}
 		if r.leased() {
 			r.Token, r.Deferred = 1+id, r.Deferred && !r.Waits // what is claimed is not deferred, and no lift would bring it back
 		}

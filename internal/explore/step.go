@@ -64,7 +64,7 @@ func (*Protocol) stepWrite(s *State, a *Action) (Reply, error) {
 		if s.Entry(n.ID) != nil {
 			return Reply{}, fmt.Errorf("row %d is there", n.ID)
 		}
-		s.insert(Row{ID: n.ID, Key: n.Key, Class: n.Class, At: n.At, Size: n.Size, Dead: n.Dead, Waits: n.Scheduled})
+		s.insert(Row{ID: n.ID, Key: n.Key, Class: n.Class, At: n.At, Size: n.Size, Dead: n.Dead, Waits: n.Scheduled, Scheduled: n.Scheduled})
 		s.enter(Entry{ID: n.ID, Key: n.Key, Class: n.Class})
 	}
 	return Reply{}, nil
@@ -107,7 +107,7 @@ func (p *Protocol) stepDefer(s *State, a *Action) (Reply, error) {
 }
 
 func (p *Protocol) stepPlan(s *State, a *Action) (Reply, error) {
-	plan := p.planLift(&s.Table, a.Request.Shard)
+	plan := p.planLift(&s.Table, a.Request)
 	if a.Kind == PlanDefer {
 		plan = p.planDefer(&s.Table, a.Request)
 	}

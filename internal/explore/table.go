@@ -50,9 +50,11 @@ type Row struct {
 	// Dead rows cannot be sent: malformed, or their time to live is over.
 	Dead   bool
 	Status Status
-	// Waits says that locked_until or available_at lies ahead: in Processing the lease is not over,
-	// in the other states the backoff or the schedule.
+	// Waits says that a time lies ahead: in Processing the end of the lease, in the other states that of
+	// the backoff, or of a scheduled row its available_at.
 	Waits bool
+	// Scheduled says that available_at is set. The row is invisible to its key until a lift admits it.
+	Scheduled bool
 	// Token is the fence of the claim that has it, 0 = none.
 	Token             int
 	Attempts, Crashes int
@@ -68,7 +70,8 @@ func (r *Row) sameKey(other *Row) bool {
 func (r *Row) open() bool    { return !r.Status.Terminal() }
 func (r *Row) leased() bool  { return r.Status == Processing }
 func (r *Row) rests() bool   { return !r.leased() && r.Waits } // for a time
-func (r *Row) inShard() bool { return r.open() && !r.Deferred }
+func (r *Row) inShard() bool { return r.open() && !r.Deferred && !r.Scheduled }
+func (r *Row) due() bool     { return r.open() && r.Scheduled && !r.Waits } // its schedule has come
 
 // Wake says what a block waits for.
 type Wake uint8
@@ -138,6 +141,19 @@ func (t *Table) behindBlock(r *Row) bool {
 	g := t.blockOf(r.Key, r.Class)
 	return g != nil && g.Row < r.ID
 }
+
+// scheduledBefore lists the earlier rows of a row's key that are scheduled.
+func (t *Table) scheduledBefore(r *Row) (ids []int) {
+	for i := range t.Rows {
+		if other := &t.Rows[i]; other.ID < r.ID && other.Scheduled && other.open() && r.sameKey(other) {
+			ids = append(ids, other.ID)
+		}
+	}
+	return ids
+}
+
+// brings reports whether a lift of a shard may have something to do, now or later.
+func (t *Table) brings(shard Class) bool { return len(t.Blocks) > 0 || len(t.due(shard, 1)) > 0 }
 
 func (t *Table) addBlock(g Block) {
 	at, _ := slices.BinarySearchFunc(t.Blocks, g.Row, func(g Block, id int) int { return g.Row - id })

@@ -137,8 +137,8 @@ func (s *State) String() string {
 	var b strings.Builder
 	for i := range s.Rows {
 		r := &s.Rows[i]
-		fmt.Fprintf(&b, "row %d key %s %s waits=%t claim=%d attempts=%d crashes=%d deferred=%t\n",
-			r.ID, keyName(r.Key), r.Status, r.Waits, r.Token, r.Attempts, r.Crashes, r.Deferred)
+		fmt.Fprintf(&b, "row %d key %s %s waits=%t claim=%d attempts=%d crashes=%d deferred=%t scheduled=%t\n",
+			r.ID, keyName(r.Key), r.Status, r.Waits, r.Token, r.Attempts, r.Crashes, r.Deferred, r.Scheduled)
 	}
 	for _, g := range s.Blocks {
 		fmt.Fprintf(&b, "block %d key %s shard %s %s\n", g.Row, keyName(g.Key), g.Shard, g.Wake)

@@ -27,7 +27,7 @@ func (p *Protocol) stepClaim(s *State, a *Action) (Reply, error) {
 	window := p.window(&s.Table, a.Request)
 	plan := Plan{}
 	if a.Request.Wake {
-		plan = p.planLift(&s.Table, a.Request.Shard)
+		plan = p.planLift(&s.Table, a.Request)
 	}
 	lifts := !plan.nothing()
 	if lifts && !simple(&window, a.Request) {
@@ -67,6 +67,7 @@ func (p *Protocol) hand(s *State, w *Worker, a *Action, chosen []int, reply *Rep
 		if r == nil {
 			continue
 		}
+		s.Entry(r.ID).Passed = s.scheduledBefore(r)
 		held.Batch[i] = Held{ID: r.ID, Key: r.Key, Attempts: r.Attempts, Dead: r.Dead}
 		if a.Fate != Undone {
 			s.Entry(r.ID).Shared = len(chosen) > 1

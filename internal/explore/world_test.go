@@ -108,11 +108,11 @@ func (o *options) writes() {
 }
 
 func (o *options) claims(worker int) {
-	wakes := []bool{false}
-	if len(o.Blocks) > 0 {
-		wakes = []bool{false, true}
-	}
 	for _, shard := range o.shards {
+		wakes := []bool{false}
+		if o.brings(shard) {
+			wakes = []bool{false, true}
+		}
 		for _, limit := range o.limits {
 			for _, wake := range wakes {
 				if wake && o.split { // blocks are lifted by plans
@@ -277,7 +277,7 @@ func (o *options) plans() {
 	for _, shard := range o.shards {
 		for _, a := range []Action{
 			{Kind: PlanDefer, Request: Request{Shard: shard, Window: o.window}},
-			{Kind: PlanLift, Request: Request{Shard: shard}},
+			{Kind: PlanLift, Request: Request{Shard: shard, Limit: o.limits[0]}},
 		} {
 			if _, _, err := o.protocol.Step(&o.State, &a); err == nil {
 				o.add(a)

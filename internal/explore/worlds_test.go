@@ -74,10 +74,14 @@ var worlds = []struct {
 	{world{ // rows in backoff leave the claim's way, and followers come back one by one
 		name: "blocks", rows: keyed(1, 1, 1, 2), chunk: 1, results: []Result{Retryable, Refused}, defers: true,
 	}, [sizes]bound{{0, 1, 0}, {1, 1, 0}, {2, 1, 0}}},
-	{world{ // rows with a schedule, and rows without a key
+	{world{ // rows with a schedule, which their keys pass, and rows without a key
 		name: "scheduled", chunk: 1, results: []Result{Retryable}, defers: true,
 		rows: []NewRow{{ID: 1, Key: 1, Scheduled: true}, {ID: 2, Key: 1}, {ID: 3, Key: 2}, {ID: 4, Scheduled: true}},
 	}, [sizes]bound{{0, 1, 0}, {0, 1, 0}, {1, 1, 0}}},
+	{world{ // the same in claims and lifts in two halves
+		name: "scheduled in halves", chunk: 1, results: []Result{Retryable}, split: true, defers: true,
+		rows: []NewRow{{ID: 1, Key: 1, Scheduled: true}, {ID: 2, Key: 1}, {ID: 3, Key: 1}},
+	}, [sizes]bound{{0, 0, 0}, {0, 1, 0}, {1, 1, 0}}},
 	{world{ // an abandoned row defers its key, and operators act
 		name: "on_abandon: block", protocol: deferring(), rows: keyed(1, 1, 2), chunk: 2, results: []Result{Retryable, Refused}, defers: true,
 		repair: []Kind{Requeue, UnblockKey, Drop},

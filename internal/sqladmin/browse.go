@@ -73,57 +73,33 @@ func scanOverview(scan scanner, name string, limit int64) (admin.BrokerOverview,
 	}, err
 }
 
-// standing adds what of a broker's rows waits for an operator or for a schedule: entries up to the limit, as the
-// pending rows from which they are subtracted, and the rows behind the first 10,000 of them.
+// standing adds the keys of a broker that wait for an operator, up to the limit, and the rows behind the
+// first 10,000 of them.
 func (a *Admin) standing(ctx context.Context, conn Conn, broker *admin.BrokerOverview, limit int64) error {
-	most := limit + 1 // entries of each kind
-	var (
-		blocked, scheduled []blocker
-		loose              int64 // rows that wait alone
-	)
+	most := limit + 1
+	var blocked []blocker
 	err := a.query(ctx, conn, "entries", args{"broker": broker.Broker, "limit": most}, func(scan scanner) error {
-		var (
-			b        blocker
-			operator bool
-		)
-		err := scan(&b.shard, &b.Key, &b.id, &operator)
-		switch {
-		case operator:
-			blocked = append(blocked, b)
-		case b.Key == "":
-			loose++
-		default:
-			scheduled = append(scheduled, b)
-		}
+		var b blocker
+		err := scan(&b.shard, &b.Key, &b.id)
+		blocked = append(blocked, b)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	cut := int64(len(blocked)) >= most
-	broker.BlockedKeys = counted(int64(len(blocked)), limit, cut)
-	if broker.Held, err = a.behind(ctx, conn, broker.Broker, first(blocked), limit, a.compare); err != nil {
-		return err
-	}
-	broker.Held.More = broker.Held.More || len(blocked) > len(first(blocked))
-	cut = loose+int64(len(scheduled)) >= most
-	behind, err := a.behind(ctx, conn, broker.Broker, first(scheduled), limit, a.compareDeferred)
-	n := broker.Scheduled.N + loose + int64(len(scheduled)) + behind.N
-	broker.Scheduled = counted(n, limit, broker.Scheduled.More || cut || behind.More)
+	broker.BlockedKeys = counted(int64(len(blocked)), limit, false)
+	looked := blocked[:min(len(blocked), maxBlockers)] // one by one
+	broker.Held, err = a.behind(ctx, conn, broker.Broker, looked, limit)
+	broker.Held.More = broker.Held.More || len(blocked) > len(looked)
 	return err
 }
 
-// first are as many blockers as are looked at one by one.
-func first(blockers []blocker) []blocker { return blockers[:min(len(blockers), maxBlockers)] }
-
 // behind sums up the rows behind blockers.
-func (a *Admin) behind(ctx context.Context, conn Conn, broker string, blockers []blocker, limit int64,
-	compare func(context.Context, Conn, string, []blocker, int64) error,
-) (sum admin.Count, err error) {
+func (a *Admin) behind(ctx context.Context, conn Conn, broker string, blockers []blocker, limit int64) (sum admin.Count, err error) {
 	if len(blockers) == 0 {
 		return sum, nil
 	}
-	err = compare(ctx, conn, broker, blockers, limit)
+	err = a.compare(ctx, conn, broker, blockers, limit)
 	more := false
 	for i := range blockers {
 		sum.N += blockers[i].Followers.N

@@ -56,6 +56,9 @@ func (a *Admin) statesOf(ctx context.Context, conn Conn, open map[int64]*admin.R
 	for id, f := range facts {
 		r := open[id]
 		f.Status, f.Deferred, f.Unconfigured = r.Status, r.Deferred, a.stranger(r.Broker)
+		if !r.AvailableAt.IsZero() { // the next lift admits it, deferred or not, once its time has come
+			f.Deferred, f.Entry = false, core.NoEntry
+		}
 		r.State = core.State(&f.Facts)
 		r.Deferral = f.deferral(r)
 	}
@@ -115,17 +118,11 @@ func scanFact(scan scanner) (id int64, f *fact, err error) {
 	if f.Block == core.Halted && f.block.Reason != reasonOperator {
 		f.Block = core.Resting // its row is stranded, and no operator's decision about the key is asked for
 	}
-	if f.Time == core.Come && f.Entry == core.Resting {
-		f.Scheduled = f.own.Reason == reasonScheduled
-	}
 	return id, f, err
 }
 
-// Reasons of key blocks.
-const (
-	reasonOperator  = "operator"
-	reasonScheduled = "scheduled"
-)
+// reasonOperator is that of a key block that waits for an operator.
+const reasonOperator = "operator"
 
 // heads fills in what stands before rows, or is claimed, of their keys in their shards.
 func (a *Admin) heads(ctx context.Context, conn Conn, facts map[int64]*fact, open map[int64]*admin.Record) error {

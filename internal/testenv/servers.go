@@ -20,7 +20,7 @@ import (
 const (
 	requireVariable = "FANOUT_TEST_REQUIRE" // is 1 where a missing server is a failure
 	adminTimeout    = time.Minute           // creating and dropping wait for the disk
-	longestTestName = 40                    // PostgreSQL cuts names at 63 bytes
+	longestTestName = 36                    // PostgreSQL cuts names at 63 bytes, and Babelfish appends "_dbo"
 )
 
 // need is [Optional], but the test fails where servers are required.

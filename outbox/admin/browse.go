@@ -23,8 +23,7 @@ type BrokerOverview struct {
 	// BlockedKeys are the ordering keys that wait for an operator (on_abandon: block), in each priority
 	// class, and Held the rows behind them.
 	BlockedKeys, Held Count
-	// Scheduled rows are not to be sent before a time that lies ahead (available_at); those behind them
-	// in their keys count, too.
+	// Scheduled rows are not to be sent before a time that lies ahead (available_at).
 	Scheduled Count
 	// Unacknowledged are the abandoned rows that no operator has acknowledged
 	// ([outbox.LastError.Acknowledged]), among the newest ones.
@@ -91,7 +90,7 @@ const OtherBrokers = "(others)"
 
 // A Deferral is why a row waits, since when and until when.
 type Deferral struct {
-	// Reason is backoff, scheduled or operator: an abandoned message blocks its key.
+	// Reason is backoff, or operator: an abandoned message blocks its key.
 	Reason string
 	// MessageID of the row that waits itself: this one, or an earlier one of its key, which has to
 	// be done first.
@@ -143,8 +142,7 @@ type KeyBlock struct {
 	Broker, Key string
 	// Class is the priority class of all these rows.
 	Class outbox.Class
-	// MessageID of the row for which the others wait, and its Status. Reason is backoff, scheduled
-	// or operator.
+	// MessageID of the row for which the others wait, and its Status. Reason is backoff or operator.
 	MessageID string
 	Status    outbox.Status
 	Reason    string

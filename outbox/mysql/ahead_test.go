@@ -16,7 +16,7 @@ func TestALookReadsNoPayloadThatItPassesOver(t *testing.T) {
 	t.Parallel()
 	d := newTide(t)
 	d.deliver(false)
-	d.exec(d.store.db, `INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, available_at, payload)
+	d.exec(d.store.db, `INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, locked_until, payload)
 		SELECT UNHEX(REPLACE(UUID(), '-', '')), 'b', 's', 'T', 'key', '2100-01-01', REPEAT('x', 300000) FROM outbox_messages_key_slots WHERE slot < 200`)
 	// pages that a statement asks InnoDB for, its answers apart.
 	pages := func(name string) (n int) {

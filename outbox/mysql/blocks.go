@@ -13,7 +13,7 @@ import (
 // blocks reads the blocks of a shard that may be lifted, and the first followers of those that are
 // done. The version is read first: whatever changes afterwards makes the decision void.
 func (s *Store) blocks(ctx context.Context, c *driver.Claim) (version int64, blocks []driver.BlockState, err error) {
-	given := args{"broker": c.Broker, "shard": c.Shard, "most": driver.MaxBlocks}
+	given := args{"broker": c.Broker, "shard": c.Shard, "most": driver.MaxBlocks, "admits": c.Admits()}
 	found, err := s.list(ctx, s.db, "version", given)
 	if err != nil {
 		return 0, nil, err
@@ -21,7 +21,7 @@ func (s *Store) blocks(ctx context.Context, c *driver.Claim) (version int64, blo
 	version = found[0]
 	err = s.query(ctx, s.db, "blocks", given, func(scan scanner) error {
 		var b driver.BlockState
-		err := scan(&b.ID, &b.Key, &b.HasKey, &b.Due, &b.Done, &b.Waits)
+		err := scan(&b.ID, &b.Key, &b.HasKey, &b.Due, &b.Done, &b.Waits, &b.Scheduled)
 		blocks = append(blocks, b)
 		return err
 	})
@@ -52,7 +52,7 @@ func (s thin) Lift(ctx context.Context, lift *driver.Lift) error {
 
 // broughtBack are the rows that a lift brings back, in the order of their ids.
 func broughtBack(lift *driver.Lift) []int64 {
-	back := blockIDs(lift.Wake)
+	back := append(blockIDs(lift.Wake), driver.IDs(lift.Admit)...)
 	for i := range lift.Free {
 		back = append(back, driver.IDs(lift.Free[i].Rows)...)
 	}
@@ -64,7 +64,8 @@ func (s *Store) lift(ctx context.Context, tx *sql.Tx, lift *driver.Lift) error {
 	if err := s.begin(ctx, tx, lift.Broker, lift.Shard, lift.Version); err != nil {
 		return err
 	}
-	back, rest := broughtBack(lift), blockIDs(lift.Rest)
+	back, rest, admitted := broughtBack(lift), blockIDs(lift.Rest), driver.IDs(lift.Admit)
+	slices.Sort(admitted)
 	if len(back) > 0 && len(rest) > 0 {
 		if _, err := s.lockRows(ctx, tx, slices.Sorted(slices.Values(append(slices.Clone(back), rest...)))); err != nil {
 			return err
@@ -76,6 +77,7 @@ func (s *Store) lift(ctx context.Context, tx *sql.Tx, lift *driver.Lift) error {
 	}{
 		{back, []string{"bring_back", "drop_loners"}}, // a follower may have waited alone, before order was switched on
 		{blockIDs(lift.Wake), []string{"wake_blocks"}},
+		{admitted, []string{"admit"}},
 		{rest, []string{"set_aside", "rest_blocks"}},
 		{blockIDs(lift.Drop), []string{"drop_blocks"}},
 	} {

@@ -35,11 +35,11 @@ const fillTable = `INSERT INTO outbox_messages (message_id, target_broker, strea
 
 // fillTroubles makes rows that an operator looks at, a quarter each: failed ones that wait, deferred
 // ones, abandoned ones, and rows of low priority.
-const fillTroubles = `INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload, priority, status, deferred, locked_until, available_at, finished_at, last_error)
+const fillTroubles = `INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, payload, priority, status, deferred, locked_until, finished_at, last_error)
 	SELECT UNHEX(LEFT(SHA2(CONCAT('trouble ', n), 256), 32)), 'b', 's', 'T', CONCAT('key of trouble ', n % 200), '{}', IF(n % 4 = 3, -1, 0)
 	     , CASE n % 4 WHEN 0 THEN 'failed' WHEN 2 THEN 'abandoned' ELSE 'pending' END
 	     , n % 4 = 1
-	     , IF(n % 4 = 0, '2100-01-01', NULL), IF(n % 4 = 1, '2100-01-01', NULL), IF(n % 4 = 2, UTC_TIMESTAMP(6) - INTERVAL n SECOND, NULL)
+	     , IF(n % 4 IN (0, 1), '2100-01-01', NULL), IF(n % 4 = 2, UTC_TIMESTAMP(6) - INTERVAL n SECOND, NULL)
 	     , IF(n % 4 IN (0, 2), CONCAT('{"class":"permanent","message":"no","at":"2026-01-01T00:00:00.000000Z","attempt":', n, '}'), NULL)
 	  FROM (SELECT high.slot * 1000 + low.slot AS n
 	          FROM outbox_messages_key_slots AS high CROSS JOIN outbox_messages_key_slots AS low WHERE low.slot < 1000 AND high.slot < ?) AS numbers
@@ -62,7 +62,7 @@ var fillBlocks = []string{
 	SELECT 'b', shard, NULL, id, message_id, IF(id % 1000 = 0, '2020-01-01', '9999-12-31'), 'backoff'
 	  FROM outbox_messages WHERE status = 'published' AND id % 10 = 0`,
 	`INSERT INTO outbox_messages_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason)
-	SELECT 'b', m.shard, m.ordering_key, m.id, m.message_id, IF(m.id % 8 = 0, '9999-12-31', '2100-01-01'), IF(m.id % 8 = 0, 'operator', 'scheduled')
+	SELECT 'b', m.shard, m.ordering_key, m.id, m.message_id, IF(m.id % 8 = 0, '9999-12-31', '2100-01-01'), IF(m.id % 8 = 0, 'operator', 'backoff')
 	  FROM outbox_messages AS m
 	  JOIN (SELECT MIN(id) AS id FROM outbox_messages WHERE target_broker = 'b' AND deferred = 1 GROUP BY ordering_key) AS first ON first.id = m.id`,
 }
@@ -170,6 +170,7 @@ func plans(s plansSize, ids planIDs) []plan {
 		{name: "held_before", given: args{"ids": jsonList(ids.blocks)}, reads: 8 * len(ids.blocks)},
 		{name: "undefer_before", given: args{"key": "key of trouble 1", "block": ids.blocks[0] + 1}, reads: 10},
 		{name: "lock_rows", reads: 4 * window},
+		{name: "admit", reads: 5 * window},
 		{name: "make_blocks", given: args{"ids": jsonList(ids.heads)}, reads: 5 * len(ids.heads)},
 		{name: "set_aside", reads: 5 * window},
 		{name: "followers", given: args{"key": "key of trouble 1"}, reads: 4 * window},
@@ -289,7 +290,7 @@ func TestPlans(t *testing.T) {
 	ids.messages = column[string](t, db, "SELECT LOWER(HEX(message_id)) FROM outbox_messages WHERE target_broker = 'b' ORDER BY id DESC LIMIT 1000")
 
 	common := args{
-		"broker": "b", "shard": shard, "window": planWindow, "sized": false, "busy": 0, "most": planWindow, "token": []byte("0123456789abcdef"),
+		"broker": "b", "shard": shard, "window": planWindow, "sized": false, "busy": 0, "most": planWindow, "admits": planWindow / 2, "token": []byte("0123456789abcdef"),
 		"worker": "w", "lease": 60_000_000, "isolated": false, "ids": jsonList(ids.open), "first": ids.open[0], "last": ids.open[planWindow-1], "unordered": false,
 		"floor": ids.open[0], "horizon": ids.open[planWindow-1], "server": "s",
 	}

@@ -32,7 +32,7 @@ func (x *exchange) claimRows() error {
 	x.token = token
 	x.send(nil, begin)
 	if c.Wake {
-		x.send(x.readBlocks, x.store.sql.blocks, c.Broker, c.Shard, driver.MaxBlocks, driver.MaxDone, driver.MaxFollowers)
+		x.send(x.readBlocks, x.store.sql.blocks, c.Broker, c.Shard, driver.MaxBlocks, driver.MaxDone, driver.MaxFollowers, c.Admits())
 	}
 	window, lease := c.Window, c.Lease.Microseconds()
 	if c.Unordered { // nothing waits for anything
@@ -175,7 +175,7 @@ func (x *exchange) readBlocks(answers pgx.BatchResults) error {
 			followers []int64
 			messages  []pgtype.UUID
 		)
-		err = row.Scan(&x.answer.LiftVersion, &id, &b.ID, &b.Key, &b.HasKey, &b.Due, &b.Done, &b.Waits, &followers, &messages)
+		err = row.Scan(&x.answer.LiftVersion, &id, &b.ID, &b.Key, &b.HasKey, &b.Due, &b.Done, &b.Waits, &followers, &messages, &b.Scheduled)
 		b.MessageID, b.Followers = id.Bytes, driver.ByID(followers)
 		for i := range min(len(followers), len(messages)) {
 			b.Followers[i].MessageID = messages[i].Bytes

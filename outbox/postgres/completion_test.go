@@ -169,11 +169,11 @@ func TestClaimWhileACompletionIsUnderWay(t *testing.T) {
 			// The key waits already, behind the claimed row, for a time that has come: a claim
 			// would lift that block.
 			scheduled := c.insert()
-			c.exec("UPDATE completion SET available_at = now() + interval '1 hour' WHERE id = $1", scheduled)
+			c.exec("UPDATE completion SET locked_until = now() + interval '1 hour' WHERE id = $1", scheduled)
 			deferred, err := c.store.Defer(t.Context(), c.request(10, false))
 			require.NoError(t, err)
 			require.Equal(t, 1, deferred)
-			c.exec("UPDATE completion SET available_at = NULL WHERE id = $1", scheduled)
+			c.exec("UPDATE completion SET locked_until = NULL WHERE id = $1", scheduled)
 			c.exec("UPDATE completion_key_blocks SET wake_at = now()")
 
 			under, release := c.hold("completion", "UPDATE", "NEW.status <> 'processing'")
@@ -210,7 +210,7 @@ func TestClaimWhileACompletionIsUnderWay(t *testing.T) {
 				require.True(t, released)
 			case outcome.Delay > 0:
 				require.Empty(t, append(got, c.drain()...), "the key waits for its first row")
-				c.exec("UPDATE completion SET locked_until = now(), available_at = NULL WHERE id = $1", first)
+				c.exec("UPDATE completion SET locked_until = now() WHERE id = $1", first)
 			default:
 			}
 			assert.Equal(t, want, append(got, c.drain()...))

@@ -284,7 +284,8 @@ func (s thin) Lift(ctx context.Context, lift *driver.Lift) error {
 		first, last, messages := between(f.Rows)
 		x.send(lower, s.sql.free, lift.Broker, f.Block.Key, messages, pgtype.UUID{Bytes: f.Block.MessageID, Valid: f.Move}, first, last, lift.Shard)
 	}
-	x.send(lower, s.sql.lift, lift.Broker, blockIDs(lift.Wake), blockIDs(lift.Rest), blockIDs(lift.Drop), lift.Shard)
+	_, _, admitted := between(lift.Admit)
+	x.send(lower, s.sql.lift, lift.Broker, blockIDs(lift.Wake), blockIDs(lift.Rest), blockIDs(lift.Drop), lift.Shard, admitted)
 	x.send(nil, "COMMIT")
 	if err := x.decided(ctx); err != nil {
 		return err

@@ -109,7 +109,7 @@ func TestFollowersComeBackWithoutVacuum(t *testing.T) {
 		require.NoError(t, err, text)
 	}
 	exec("ALTER TABLE waiters SET (autovacuum_enabled = false)")
-	exec(`INSERT INTO waiters (message_id, target_broker, stream, type, ordering_key, payload, available_at)
+	exec(`INSERT INTO waiters (message_id, target_broker, stream, type, ordering_key, payload, locked_until)
 		SELECT lpad(to_hex(i), 32, '0')::uuid, 'b', 's', 't', 'head', '', CASE WHEN i = 0 THEN now() + interval '1 hour' END
 		  FROM generate_series(0, $1::int) AS i`, followers)
 	claim := &driver.Claim{Broker: "b", Limit: batch, Window: batch, Lease: time.Hour, Worker: "w", Wake: true}
@@ -126,7 +126,7 @@ func TestFollowersComeBackWithoutVacuum(t *testing.T) {
 	defer old.Rollback(t.Context())
 	_, err = old.Exec(t.Context(), "SELECT count(*) FROM waiters_shards")
 	require.NoError(t, err)
-	exec("UPDATE waiters SET available_at = NULL WHERE available_at IS NOT NULL")
+	exec("UPDATE waiters SET locked_until = NULL WHERE locked_until IS NOT NULL")
 	exec("UPDATE waiters_key_blocks SET wake_at = now()")
 
 	// read is how many entries of the two indexes the next claim goes through.
@@ -155,7 +155,7 @@ func TestFollowersComeBackWithoutVacuum(t *testing.T) {
 			args []any
 		}{
 			{store.sql.tryLock, []any{shardLock("b", claim.Shard)}},
-			{store.sql.blocks, []any{"b", claim.Shard, driver.MaxBlocks, driver.MaxDone, driver.MaxFollowers}},
+			{store.sql.blocks, []any{"b", claim.Shard, driver.MaxBlocks, driver.MaxDone, driver.MaxFollowers, batch / 2}},
 			{store.sql.claim, []any{"b", claim.Shard, batch, "w", pgUUID([16]byte{1}), int64(1e6), floor, version, true, 16 << 20, false, []int64{7}, []int64{}, 0}},
 		} {
 			_, err := tx.Exec(t.Context(), statement.text, statement.args...)

@@ -148,7 +148,7 @@ func TestLowWaterAfterReopening(t *testing.T) {
 
 	// Ids 23 and 24 wait for their time, and others of another key pass them by meanwhile.
 	d.insert(2)
-	d.exec("UPDATE tide SET available_at = now() + interval '1 hour' WHERE id = 23")
+	d.exec("UPDATE tide SET locked_until = now() + interval '1 hour' WHERE id = 23")
 	deferred, err := other.Defer(t.Context(), &driver.Claim{Broker: "b", Shard: d.shard, Window: 100})
 	require.NoError(t, err)
 	require.Equal(t, 2, deferred)
@@ -159,7 +159,7 @@ func TestLowWaterAfterReopening(t *testing.T) {
 		require.Len(t, d.deliver(false), 1)
 	}
 	require.Greater(t, d.floor(), int64(24))
-	d.exec("UPDATE tide SET available_at = NULL WHERE id = 23")
+	d.exec("UPDATE tide SET locked_until = NULL WHERE id = 23")
 	d.exec("UPDATE tide_key_blocks SET wake_at = now()")
 	assert.Equal(t, []int64{23}, d.deliver(false))
 	assert.Equal(t, []int64{24}, d.deliver(false))

@@ -112,10 +112,9 @@ func simpleRow(rt *rapid.T, shard int, oddColumn string) string {
 	if status == "'processing'" && locked == "NULL" {
 		locked = "now() - interval '1 minute'"
 	}
-	return fmt.Sprintf(`INSERT INTO simple_head (message_id, target_broker, stream, type, ordering_key, priority, payload, status, locked_until, lock_token, crashes, available_at)
-		VALUES (%s, 'b', 's', 't', %s, %s, 'ten bytes.', %s, %s, CASE WHEN %s = 'processing' THEN gen_random_uuid() END, %s, %s)`,
-		"'"+idOfShard(1)+"'", key, priority, status, locked, status, odd("crashes", "0", "1", "2"),
-		odd("available", "NULL", "now() + interval '1 minute'", "now() - interval '1 minute'"))
+	return fmt.Sprintf(`INSERT INTO simple_head (message_id, target_broker, stream, type, ordering_key, priority, payload, status, locked_until, lock_token, crashes)
+		VALUES (%s, 'b', 's', 't', %s, %s, 'ten bytes.', %s, %s, CASE WHEN %s = 'processing' THEN gen_random_uuid() END, %s)`,
+		"'"+idOfShard(1)+"'", key, priority, status, locked, status, odd("crashes", "0", "1", "2"))
 }
 
 func keysOfShard(shard int) (keys []string) {

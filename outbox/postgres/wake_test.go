@@ -77,7 +77,7 @@ func TestBlocksAreOfOneBroker(t *testing.T) {
 		SELECT message_id, 'c', stream, type, ordering_key, payload, 'published', now(), now() FROM tide`)
 	d.exec(`INSERT INTO tide_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason)
 		SELECT 'b', shard, ordering_key, id, message_id, now() - interval '1 second', 'backoff' FROM tide WHERE target_broker = 'b'`)
-	rows, err := d.store.pool.Query(t.Context(), d.store.sql.blocks, "b", d.shard, 500, 10, 500)
+	rows, err := d.store.pool.Query(t.Context(), d.store.sql.blocks, "b", d.shard, 500, 10, 500, 50)
 	require.NoError(t, err)
 	defer rows.Close()
 	var done []any

@@ -251,7 +251,7 @@ func TestProcessorLooksPastScheduledRows(t *testing.T) {
 			return nil
 		}}
 		r = newRig(t, path, broker, outbox.Policy{PollMin: 20 * time.Second, PollMax: 20 * time.Second})
-		r.exec(`INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, available_at, payload)
+		r.exec(`INSERT INTO outbox_messages (message_id, target_broker, stream, type, ordering_key, locked_until, payload)
 			WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < ?)
 			SELECT printf('00000000-0000-4000-8000-%012d', n), 'b', 's', 'T', 'key-' || n, ?, CAST('later-' || n AS BLOB) FROM number`,
 			scheduled, time.Now().Add(time.Hour).UnixMicro())

@@ -15,13 +15,13 @@ import (
 // done.
 func (x transaction) blocks(ctx context.Context, c *driver.Claim) (blocks []driver.BlockState, err error) {
 	rows, err := x.conn.QueryContext(ctx, x.sql.blocks, sql.Named("broker", c.Broker), sql.Named("shard", c.Shard), sql.Named("limit", driver.MaxBlocks),
-		sql.Named("now", x.now))
+		sql.Named("admits", c.Admits()), sql.Named("now", x.now))
 	if err != nil {
 		return nil, err
 	}
 	if err = each(rows, func(rows *sql.Rows) error {
 		var b driver.BlockState
-		err := rows.Scan(&b.ID, &b.Key, &b.HasKey, &b.Due, &b.Done, &b.Waits)
+		err := rows.Scan(&b.ID, &b.Key, &b.HasKey, &b.Due, &b.Done, &b.Waits, &b.Scheduled)
 		blocks = append(blocks, b)
 		return err
 	}); err != nil {
@@ -48,7 +48,7 @@ func (x transaction) blocks(ctx context.Context, c *driver.Claim) (blocks []driv
 
 // Lift implements claims.Store.
 func (x transaction) Lift(ctx context.Context, lift *driver.Lift) error {
-	wake, rest, drop, now := blockIDs(lift.Wake), blockIDs(lift.Rest), blockIDs(lift.Drop), sql.Named("now", x.now)
+	wake, rest, drop := blockIDs(lift.Wake), blockIDs(lift.Rest), blockIDs(lift.Drop)
 	back := slices.Clone(wake)
 	for i := range lift.Free {
 		back = append(back, driver.IDs(lift.Free[i].Rows)...)
@@ -66,9 +66,14 @@ func (x transaction) Lift(ctx context.Context, lift *driver.Lift) error {
 			return err
 		}
 	}
+	if len(lift.Admit) > 0 {
+		if _, err := x.conn.ExecContext(ctx, x.sql.admit, sql.Named("ids", idList(driver.IDs(lift.Admit)))); err != nil {
+			return err
+		}
+	}
 	if len(rest) > 0 {
 		ids := sql.Named("ids", idList(rest))
-		_, err := x.conn.ExecContext(ctx, x.sql.restBlocks, ids, now)
+		_, err := x.conn.ExecContext(ctx, x.sql.restBlocks, ids)
 		if err == nil {
 			_, err = x.conn.ExecContext(ctx, x.sql.setDeferred, ids, sql.Named("deferred", true))
 		}

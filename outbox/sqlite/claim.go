@@ -157,7 +157,7 @@ func (s *Store) takeHead(ctx context.Context, conn *sql.Conn, c *driver.Claim, n
 	)
 	err = conn.QueryRowContext(ctx, s.sql.head, sql.Named("broker", c.Broker), sql.Named("shard", c.Shard), sql.Named("window", window),
 		sql.Named("take", min(c.Limit, window)), sql.Named("bytes", driver.Bound(c.Bytes)), sql.Named("now", now)).
-		Scan(&batch.Seen, &simple, &last)
+		Scan(&batch.Seen, &simple, &batch.Blocked, &last)
 	if err != nil || !simple || batch.Seen == 0 {
 		return simple, err
 	}

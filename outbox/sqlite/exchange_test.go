@@ -66,13 +66,12 @@ func TestHead(t *testing.T) {
 		change string // of three rows with one key
 		short  bool   // whether the short way is taken
 	}{
-		"nothing":          {"UPDATE outbox_messages SET attempts = 1, status = 'failed', locked_until = 1, available_at = 1 WHERE id = 2", true},
+		"nothing":          {"UPDATE outbox_messages SET attempts = 1, status = 'failed', locked_until = 1 WHERE id = 2", true},
 		"no rows":          {"DELETE FROM outbox_messages", true},
 		"lease":            {"UPDATE outbox_messages SET status = 'processing', lock_token = 'x', locked_until = 9e16 WHERE id = 3", false},
 		"lease that ended": {"UPDATE outbox_messages SET status = 'processing', lock_token = 'x', locked_until = 1 WHERE id = 1", false},
 		"crash":            {"UPDATE outbox_messages SET crashes = 1 WHERE id = 2", false},
 		"backoff":          {"UPDATE outbox_messages SET locked_until = 9e16 WHERE id = 2", false},
-		"schedule":         {"UPDATE outbox_messages SET available_at = 9e16 WHERE id = 2", false},
 		"another class":    {"UPDATE outbox_messages SET priority = -1, locked_until = 9e16 WHERE id = 1", true},
 		"block": {`INSERT INTO outbox_messages_key_blocks (block_id, block_message_id, target_broker, shard, ordering_key, reason, since)
 			VALUES (1, 'x', 'b', 0, 'k', 'backoff', 0)`, false},

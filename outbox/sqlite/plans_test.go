@@ -34,14 +34,14 @@ var planned = map[string][]string{
 	"failed_keys": {"_failing (target_broker=?)"}, "stranded": {"_deferred (target_broker=? AND id>?)"}, "key_heads": {"_open (target_broker=? AND shard=?)"},
 	"errors_of": {"USING INTEGER PRIMARY KEY"}, "acknowledge": {"USING INTEGER PRIMARY KEY"}, "discard": {"USING INTEGER PRIMARY KEY"},
 	"audit": {"USING INTEGER PRIMARY KEY (rowid<?)"}, "audit_end": {"USING INTEGER PRIMARY KEY (rowid=?)"},
-	"brokers": {"_open (target_broker>?)", "_deferred_key (target_broker>?)", "_finished (target_broker>?)"},
+	"brokers": {"_open (target_broker>?)", "_scheduled_ids (target_broker>?)", "_deferred_key (target_broker>?)", "_finished (target_broker>?)"},
 	"overview": {
-		"_open (target_broker=? AND shard=?)", "_deferred_key (target_broker=?)", "_failing (target_broker=?)", "COVERING INDEX outbox_messages_finished (target_broker=? AND status=?",
+		"_open (target_broker=? AND shard=?)", "_deferred_key (target_broker=?)", "_scheduled_ids (target_broker=?)", "_failing (target_broker=?)", "COVERING INDEX outbox_messages_finished (target_broker=? AND status=?",
 	},
 	"key_blocks": {
 		"_blocks_wake (target_broker=? AND shard=? AND wake_at=?)", "_blocks_wake (target_broker=? AND shard=? AND wake_at<?)", "m USING INTEGER PRIMARY KEY",
 	},
-	"entries":            {"_blocks_wake (target_broker=? AND shard=? AND wake_at=?)", "_blocks_wake (target_broker=? AND shard=? AND wake_at>? AND wake_at<?)"},
+	"entries":            {"_blocks_wake (target_broker=? AND shard=? AND wake_at=?)"},
 	"deferred_followers": {"_deferred_key (target_broker=? AND ordering_key=? AND shard=? AND id>?)"},
 	"states": {
 		"_blocks_key (target_broker=? AND ordering_key=? AND shard=?)", "own USING PRIMARY KEY (block_id=?)", "b USING INTEGER PRIMARY KEY",

@@ -59,7 +59,7 @@ type statements struct {
 	look, lookUnordered, lookBlocks, window, ahead, waiting, claim     string
 	head, readHead, claimHead                                          string
 	setDeferred, dropLoners, blocks, followers, wakeBlocks, restBlocks string
-	moveBlock, dropBlocks, deferBlocks                                 string
+	moveBlock, dropBlocks, deferBlocks, admit                          string
 	markPublished, deletePublished                                     string
 	markOther, blockAbandoned, undeferBefore, renew, ready             string
 	lock, keep, unlock                                                 string
@@ -95,7 +95,7 @@ func New(db *sql.DB, table string, opts ...Option) (*Store, error) {
 		"head": &s.sql.head, "read_head": &s.sql.readHead, "claim_head": &s.sql.claimHead,
 		"followers": &s.sql.followers, "wake_blocks": &s.sql.wakeBlocks, "set_deferred": &s.sql.setDeferred, "drop_loners": &s.sql.dropLoners, "blocks": &s.sql.blocks,
 		"rest_blocks": &s.sql.restBlocks, "move_block": &s.sql.moveBlock, "drop_blocks": &s.sql.dropBlocks,
-		"defer_blocks": &s.sql.deferBlocks, "block_abandoned": &s.sql.blockAbandoned, "undefer_before": &s.sql.undeferBefore,
+		"defer_blocks": &s.sql.deferBlocks, "admit": &s.sql.admit, "block_abandoned": &s.sql.blockAbandoned, "undefer_before": &s.sql.undeferBefore,
 		"mark_published": &s.sql.markPublished, "delete_published": &s.sql.deletePublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
 		"lock": &s.sql.lock, "keep": &s.sql.keep, "unlock": &s.sql.unlock,
 		"facts": &s.sql.facts, "diagnose": &s.sql.diagnose,

@@ -104,6 +104,7 @@ const (
 	drops
 	frees
 	freesAndMoves
+	admits
 )
 
 // Lift implements claims.Store.
@@ -123,6 +124,9 @@ func (s thin) Lift(ctx context.Context, lift *driver.Lift) error {
 			}
 			list = append(list, c)
 		}
+	}
+	for _, row := range lift.Admit {
+		list = append(list, changed{Kind: admits, ID: row.ID})
 	}
 	// All lock rows in the order of their ids, so that few of them deadlock.
 	slices.SortFunc(list, func(a, b changed) int { return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Kind, b.Kind)) })
@@ -152,7 +156,7 @@ func readRow(rows *sql.Rows, w *driver.Window) error {
 // readBlock reads a block, which is identified by the id of its row here.
 func readBlock(rows *sql.Rows, a *claims.Answer) error {
 	var b driver.BlockState
-	err := rows.Scan(&b.ID, &b.Key, &b.HasKey, &b.Due, &b.Done, &b.Waits)
+	err := rows.Scan(&b.ID, &b.Key, &b.HasKey, &b.Due, &b.Done, &b.Waits, &b.Scheduled)
 	a.Blocks = append(a.Blocks, b)
 	return err
 }

@@ -184,6 +184,7 @@ func (x *exchange) args(p parts) ([]any, error) {
 	return append(append(args, taking...),
 		sql.Named("window", int64(window)), sql.Named("limit", int64(c.Limit)), sql.Named("bytes", driver.Bound(c.Bytes)), sql.Named("wake", c.Wake),
 		sql.Named("max_blocks", int64(driver.MaxBlocks)), sql.Named("max_done", int64(driver.MaxDone)), sql.Named("max_followers", int64(driver.MaxFollowers)),
+		sql.Named("admits", int64(c.Admits())),
 	), nil
 }
 

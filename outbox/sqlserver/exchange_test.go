@@ -53,9 +53,9 @@ func windowRows(ids ...int64) set {
 
 // blockRows are blocks of the keys "1", "2" and so on.
 func blockRows(due, done, waits bool, ids ...int64) set {
-	s := set{columns: []string{"fanout_block", "ordering_key", "has_key", "due", "done", "waits"}}
+	s := set{columns: []string{"fanout_block", "ordering_key", "has_key", "due", "done", "waits", "scheduled"}}
 	for _, id := range ids {
-		s.rows = append(s.rows, []sqldriver.Value{id, strconv.FormatInt(id, 10), true, due, done, waits})
+		s.rows = append(s.rows, []sqldriver.Value{id, strconv.FormatInt(id, 10), true, due, done, waits, false})
 	}
 	return s
 }
@@ -106,7 +106,7 @@ func TestExchangeIsOneRoundTrip(t *testing.T) {
 		"completed_broker": "partner", "completed_shard": int32(2), "block_abandoned": false,
 		"broker": "partner", "shard": int32(3), "window": int64(20), "limit": int64(10), "bytes": int64(1 << 20), "shared": false, "unordered": false, "most": int64(math.MaxInt64),
 		"worker": mssql.NVarCharMax("w"), "token": token.String(), "lease_seconds": int32(90), "lease_micros": int32(0),
-		"wake": false, "max_blocks": int64(driver.MaxBlocks), "max_done": int64(driver.MaxDone), "max_followers": int64(driver.MaxFollowers),
+		"wake": false, "max_blocks": int64(driver.MaxBlocks), "max_done": int64(driver.MaxDone), "max_followers": int64(driver.MaxFollowers), "admits": int64(5),
 	}, server.requests[0].args)
 }
 
@@ -250,6 +250,7 @@ func TestExchangeLifts(t *testing.T) {
 		blocks := blockRows(true, false, false, 3)
 		blocks.rows = append(blocks.rows, blockRows(false, true, false, 5, 6).rows...)
 		blocks.rows = append(blocks.rows, blockRows(false, false, true, 9).rows...)
+		blocks.rows = append(blocks.rows, []sqldriver.Value{int64(10), "", false, false, false, false, true})
 		followers := set{columns: []string{"fanout_follower", "id"}, rows: [][]sqldriver.Value{{int64(5), int64(8)}, {int64(5), int64(11)}}}
 		for id := range int64(driver.MaxFollowers) {
 			followers.rows = append(followers.rows, []sqldriver.Value{int64(6), 100 + id})
@@ -269,7 +270,7 @@ func TestExchangeLifts(t *testing.T) {
 		changes := string(server.requests[1].args["changes"].(mssql.NVarCharMax))
 		delete(server.requests[1].args, "changes")
 		assert.Equal(t, map[string]any{"broker": "partner", "shard": int32(6), "decided": int64(42)}, server.requests[1].args)
-		assert.True(t, strings.HasPrefix(changes, `[{"k":1,"i":3},{"k":3,"i":5},{"k":4,"i":8},{"k":2,"i":9},{"k":4,"i":11},{"k":4,"i":100},`), changes)
+		assert.True(t, strings.HasPrefix(changes, `[{"k":1,"i":3},{"k":3,"i":5},{"k":4,"i":8},{"k":2,"i":9},{"k":6,"i":10},{"k":4,"i":11},{"k":4,"i":100},`), changes)
 		assert.True(t, strings.HasSuffix(changes, `,{"k":4,"i":598},{"k":5,"i":599,"b":6}]`), "the last follower of many is the next block")
 	}
 }

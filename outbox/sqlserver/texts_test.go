@@ -199,7 +199,7 @@ func TestClaimTexts(t *testing.T) {
 		update := text[strings.LastIndex(text, "UPDATE m"):]
 		assert.Contains(t, update, "m.status IN (N'pending', N'failed', N'processing')")
 		assert.Contains(t, update, "(m.locked_until IS NULL OR m.locked_until <= @now)")
-		assert.Contains(t, update, "(m.available_at IS NULL OR m.available_at <= @now)")
+		assert.Contains(t, update, "m.available_at IS NULL")
 		inOrder(t, update, "OUTPUT inserted.id INTO @claimed", "<> (SELECT COUNT(*) FROM @chosen)", "THROW 50123", "COMMIT TRANSACTION", "m.payload")
 		inOrder(t, text, "SELECT @published_rows AS fanout_published", "SELECT @other_rows AS fanout_other", "DECLARE @chosen", "AS fanout_id")
 		_, claim, _ := strings.Cut(text, "DECLARE @chosen")

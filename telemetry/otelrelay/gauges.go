@@ -76,7 +76,7 @@ func (m *Metrics) Watch(sources Sources) (stop func() error, err error) {
 		unacknowledged: maker.Gauge("fanout.outbox.rows.unacknowledged", "{message}",
 			"Abandoned rows that no operator has acknowledged, up to a cap."),
 		scheduled: maker.Gauge("fanout.outbox.rows.scheduled", "{message}",
-			"Rows that are not to be sent before a time that lies ahead, and rows behind them in their keys, up to a cap."),
+			"Rows that are not to be sent before a time that lies ahead, up to a cap."),
 		held:    maker.Gauge("fanout.outbox.rows.held", "{message}", "Rows behind the abandoned row for which their key waits, up to a cap."),
 		blocked: maker.Gauge("fanout.outbox.keys.blocked", "{key}", "Ordering keys that wait for an operator (on_abandon: block), up to a cap."),
 		oldest:  maker.SecondsGauge("fanout.outbox.oldest.age", "Age of the oldest row that is not finished; 0 where there is none."),

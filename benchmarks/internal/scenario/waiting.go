@@ -53,16 +53,13 @@ type waitingCase struct {
 // cases are the rows that wait.
 func (w *waiting) cases() []waitingCase {
 	rows := fixture.Fill{Events: w.rows, Payload: w.payload, Prefix: "waits-"}
-	keyed, keyless, head, behind := rows, rows, rows, rows
+	keyed, keyless := rows, rows
 	keyed.Keys, keyed.Due = w.rows, tomorrow
 	keyless.Due = tomorrow
-	head.Events, head.Keys, head.Due = 1, 1, tomorrow
-	behind.Keys = 1
 	return []waitingCase{
 		{nothingWaits, nil},
 		{"scheduled, each with a key", []fixture.Fill{keyed}},
 		{"scheduled, without keys", []fixture.Fill{keyless}},
-		{"a scheduled head and its followers", []fixture.Fill{head, behind}},
 	}
 }
 

@@ -2,7 +2,7 @@
 -- not ours to handle, or 'handled' where there is no token, and the type that it was recorded with
 -- and its source, which is another one where only that has a token. @p1 consumer, @p2 message id,
 -- @p3 type, @p4 source. A concurrent copy waits at the SELECT until the transaction of the first
--- one ends.
+-- one ends. The DELETE decides who won, so that two never win, whatever the server makes of UPDLOCK.
 -- Plan: seeks of {{name}}_pkey.
 SET NOCOUNT ON;
 DECLARE @status nvarchar(16), @type nvarchar(512), @source nvarchar(200) = @p4, @won bit = 0;
@@ -11,8 +11,10 @@ SELECT @status = status, @type = type
  WHERE consumer = @p1 AND message_id = @p2 AND source = @p4;
 IF @status IN (N'expected', N'failed', N'redriven') AND (@type IS NULL OR @type = @p3)
 BEGIN
-    SET @won = 1;
     DELETE FROM {{table}} WHERE consumer = @p1 AND message_id = @p2 AND source = @p4;
+    SET @won = @@ROWCOUNT;
+    IF @won = 0
+        SET @status = N'handled';
 END
 ELSE IF @status IS NULL
     SELECT TOP (1) @status = status, @type = type, @source = source FROM {{table}} WHERE consumer = @p1 AND message_id = @p2;

@@ -76,7 +76,7 @@ type Answer struct {
 	// gone around as if the claim had said so.
 	AroundLocked bool
 	// Blocks that may be lifted, as of LiftVersion; only of a claim that wakes. They are at most
-	// [driver.MaxBlocks], each with at most [driver.MaxFollowers] followers, and these for the first
+	// [driver.MaxBlocks], and as many scheduled rows as the claim admits; each block with at most [driver.MaxFollowers] followers, and these for the first
 	// [driver.MaxDone] blocks that are done.
 	Blocks      []driver.BlockState
 	LiftVersion int64

@@ -70,7 +70,7 @@ func rowsOf(b *driver.BlockState) []driver.Ref {
 	if b.Done {
 		return b.Followers
 	}
-	return []driver.Ref{{ID: b.ID, MessageID: b.MessageID}}
+	return []driver.Ref{b.Ref()}
 }
 
 // liftable are the blocks of a claim's answer of which something becomes: of those that are done, only
@@ -84,7 +84,7 @@ func liftable(blocks []driver.BlockState) (some []driver.BlockState) {
 				continue
 			}
 		}
-		if b.Done || b.Waits || b.Due {
+		if b.Scheduled || b.Done || b.Waits || b.Due {
 			some = append(some, *b)
 		}
 	}

@@ -41,8 +41,8 @@ type Delivery interface { //nolint:interfacebloat // all that a relay asks of a 
 	Ready(ctx context.Context, broker string, busy wakeup.Set) (Readiness, error)
 
 	// Defer looks at the first rows of a shard, no more than the claim's Window, and takes out of
-	// the way of claims what has to wait there for its time: rows in backoff or scheduled for
-	// later, and with them the followers of their key. Deferred rows come back by claims with Wake.
+	// the way of claims what has to wait there for its time: rows in backoff, and with them the
+	// followers of their key. Deferred rows come back by claims with Wake.
 	// It returns the number of rows deferred. Of the claim, Broker, Shard, Window and Unordered
 	// count.
 	Defer(ctx context.Context, claim *Claim) (int, error)
@@ -123,8 +123,8 @@ type Claim struct {
 	Worker string
 	// Unordered switches ordering keys off.
 	Unordered bool
-	// Wake first brings back a bounded number of deferred rows of the shard: those whose time has
-	// come, and the followers of those that are done. It is needed while Batch.Blocked is true.
+	// Wake first brings back a bounded number of rows of the shard: deferred and scheduled ones whose
+	// time has come, and the followers of those that are done. It is needed while Batch.Blocked is true.
 	Wake bool
 	// AroundLocked looks first which rows of the window other sessions have locked: these, and what is
 	// behind them of their keys, are not claimed, so that no claim waits for them. It costs more than a
@@ -135,6 +135,10 @@ type Claim struct {
 	// die, a row that came alone is then not charged an attempt: it may not have been its fault.
 	Shared bool
 }
+
+// Admits is how many scheduled rows a claim that wakes brings in at most. The other half of its limit is
+// left to rows that wait already: scheduled rows have the lower ids, and would be in front of all others.
+func (c *Claim) Admits() int { return max(1, c.Limit/2) }
 
 // Bound is a number of bytes of a [Claim] for statements: without a bound, more than there can be.
 func Bound(bytes int) int64 {
@@ -171,7 +175,7 @@ type Batch struct {
 	// Cut is true when Claim.Bytes kept back rows that would have been claimed: a batch of few rows
 	// is full then.
 	Cut bool
-	// Blocked is true when the broker has deferred rows.
+	// Blocked is true when the broker has deferred rows, or the shard scheduled rows whose time has come.
 	Blocked bool
 	// Locked is how many rows of the window other sessions have locked, which keeps them and what is
 	// behind them of their keys from being claimed; LockedBy is which session that is for the first

@@ -7,7 +7,7 @@ import "github.com/google/uuid"
 type Window struct {
 	// Version of the shard's key blocks, read no later than the rows.
 	Version int64
-	// Rows that are open and not deferred, in the order of their ids; of a claim without order only
+	// Rows that are open, not deferred and not scheduled, in the order of their ids; of a claim without order only
 	// those that are ready, and of one that looks ahead only those that can go.
 	Rows []Row
 	// Blocked is true when the broker has key blocks.
@@ -58,7 +58,7 @@ type Row struct {
 	Key string
 	// Leased is true while the row is in processing, be its lease over or not.
 	Leased bool
-	// Waits is true while the lease runs, or the backoff or the schedule lies ahead.
+	// Waits is true while the lease runs, or the end of the backoff lies ahead.
 	Waits bool
 	// Held is true while another transaction writes the row, or has written it since the window
 	// began to be read: it holds the later rows of its key, and is not taken. Databases whose reads
@@ -95,8 +95,10 @@ type Deferral struct {
 }
 
 // A BlockState is a block whose time has come, or that is back in the way of claims, and what has
-// become of its row.
+// become of its row; or a scheduled row whose time has come.
 type BlockState struct {
+	// Scheduled is true for a scheduled row. Nothing else is said of it but which row it is.
+	Scheduled bool
 	// MessageID of the block's row.
 	MessageID uuid.UUID
 	// ID of the row.
@@ -106,7 +108,7 @@ type BlockState struct {
 	HasKey bool
 	// Due is true when the block's time has come; else it is back in the way of claims.
 	Due bool
-	// Done is true when the row is finished, or gone.
+	// Done is true when the row is finished, gone, or scheduled.
 	Done bool
 	// Waits is true when the row waits for a time that lies ahead.
 	Waits bool
@@ -115,11 +117,16 @@ type BlockState struct {
 	Followers []Ref
 }
 
+// Ref is the row.
+func (b *BlockState) Ref() Ref { return Ref{ID: b.ID, MessageID: b.MessageID} }
+
 // A Lift brings deferred rows back into the way of claims.
 type Lift struct {
 	Broker  string
 	Shard   int
 	Version int64
+	// Admit are scheduled rows whose time has come: they become ordinary rows, at their place by id.
+	Admit []Ref
 	// Wake are blocks whose rows come back; those without a key are removed.
 	Wake []BlockState
 	// Rest are blocks whose rows must wait again.

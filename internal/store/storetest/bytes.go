@@ -164,18 +164,18 @@ func ahead(rows int) func(*driver.Claim) { return func(c *driver.Claim) { c.Ahea
 
 func (t *table) looksAhead() bool { return t.Store.Dialect() != outbox.SQLServer }
 
-// schedule has rows wait for a while.
-func (t *table) schedule(ids ...int64) {
+// putOff has rows wait for a while.
+func (t *table) putOff(ids ...int64) {
 	t.Helper()
 	for _, id := range ids {
-		t.exec("UPDATE {t} SET available_at = "+t.sql.minus("created_at", -lease)+" WHERE id = ?", id)
+		t.exec("UPDATE {t} SET locked_until = "+t.sql.minus("created_at", -lease)+" WHERE id = ? AND status = 'pending'", id)
 	}
 }
 
 // What stays within the bytes of a claim is taken, behind whatever it passes over.
 func testAheadBytes(t *table) {
 	k := t.keys(3)
-	t.schedule(t.addSizes(k[:1], 1000, 1000)...)
+	t.putOff(t.addSizes(k[:1], 1000, 1000)...)
 	free := t.addSizes(k[1:], 10, 20, 30)
 	for _, c := range []struct{ bytes, rows int }{{60, 3}, {59, 2}, {29, 1}, {1, 1}} {
 		batch := t.claim(maxBytes(c.bytes), ahead(1000))
@@ -220,7 +220,7 @@ func testAheadLikeALargeWindow(t *table) {
 				ids[i%2] = append(ids[i%2], id)
 			}
 		}
-		// Some rows of each kind: claimed, failed, scheduled, crashed, deferred.
+		// Some rows of each kind: claimed, failed, put off, crashed, deferred.
 		some := func(f func(broker int)) {
 			for n := range brokers {
 				f(n)
@@ -245,15 +245,13 @@ func testAheadLikeALargeWindow(t *table) {
 			})
 		}
 		waits := random.IntN(len(ids[0]))
-		some(func(n int) { t.schedule(ids[n][waits]) })
+		some(func(n int) { t.putOff(ids[n][waits]) })
 		if random.IntN(2) == 0 {
 			some(func(n int) { t.deferRows(other(n), limit(5), window(5)) })
 		}
 		write(10 + random.IntN(20))
 		waits = random.IntN(len(ids[0]))
-		some(func(n int) {
-			t.exec("UPDATE {t} SET available_at = "+t.sql.minus("created_at", -lease)+" WHERE id = ? AND status = 'pending'", ids[n][waits])
-		})
+		some(func(n int) { t.putOff(ids[n][waits]) })
 
 		for most := 1; most <= 64; most *= 4 {
 			var places [2][]int

@@ -126,8 +126,12 @@ func testBacklogConfigured(t *table) {
 	for _, name := range []string{"a", "a0", "c", "d", "e", "f"} {
 		row := newRow("key")
 		row.TargetBroker, row.AvailableAt = name, time.Now().Add(time.Hour)
+		if name == "f" || name == "c" {
+			row.AvailableAt = time.Time{}
+		}
 		id := t.insert(row)[0]
 		if name == "f" || name == "c" {
+			t.putOff(id)
 			require.Equal(t, 1, t.deferRows(func(c *driver.Claim) { c.Broker, c.Shard = name, t.shardOf(id) }))
 		}
 	}

@@ -96,6 +96,7 @@ func testNotEarly(t *table) {
 			return t.insert(row)[0]
 		}},
 	} {
+		admits := map[string]bool{"claim that brings rows back": true, "poll": true}
 		for way, look := range map[string]func() int{
 			"claim":                       func() int { return len(t.claim().Messages) },
 			"claim with a larger window":  func() int { return len(t.claim(limit(1), window(50)).Messages) },
@@ -104,6 +105,9 @@ func testNotEarly(t *table) {
 			"claim without order":         func() int { return len(t.claim(unordered).Messages) },
 			"poll":                        func() int { return len(t.ready()) },
 		} {
+			if times.column == "available_at" && !admits[way] {
+				continue
+			}
 			assert.Zero(t, t.early(times.column, times.begin, look), "%s, before the end of a %s", way, what)
 			id := times.begin()
 			t.endsIn(id, times.column, -time.Millisecond)

@@ -105,7 +105,7 @@ var spoils = map[outbox.Dialect][]spoil{
 		},
 		{statements: []string{"DROP INDEX {t}_deferred"}, wants: []string{"index {t}_deferred: missing"}},
 		{
-			statements: []string{"DROP INDEX {t}_open", "CREATE INDEX {t}_open ON {t} (target_broker, id) WHERE finished_at IS NULL AND deferred = 0"},
+			statements: []string{"DROP INDEX {t}_open", "CREATE INDEX {t}_open ON {t} (target_broker, id) WHERE finished_at IS NULL AND deferred = 0 AND available_at IS NULL"},
 			wants:      []string{"index {t}_open: columns is target_broker, id, want target_broker, shard, id"},
 		},
 		{

@@ -28,13 +28,12 @@ var stateTests = []test{
 // a table can hold, and the same in the model, whose facts say in which state each row must be.
 type statesRun struct {
 	*table
-	broker    string
-	keys      []string // a key's number in the model is 1 + its place in here
-	model     explore.Table
-	messages  map[int]string
-	scheduled map[int]bool // rows whose time is available_at
-	shards    []int
-	paused    bool
+	broker   string
+	keys     []string // a key's number in the model is 1 + its place in here
+	model    explore.Table
+	messages map[int]string
+	shards   []int
+	paused   bool
 }
 
 // testStatesOfAnyTable asks everything that tells of states: lists and messages, the lag, the overview,
@@ -52,7 +51,7 @@ func testStatesOfAnyTable(t *table) {
 			t.exec("DELETE FROM " + name)
 		}
 		for i := range runs {
-			runs[i] = &statesRun{table: t, broker: names[i], keys: keys, messages: map[int]string{}, scheduled: map[int]bool{}}
+			runs[i] = &statesRun{table: t, broker: names[i], keys: keys, messages: map[int]string{}}
 			runs[i].draw(rt)
 		}
 		backlog, err := t.Store.Backlog(t.Context())
@@ -145,7 +144,7 @@ func (run *statesRun) drawRow(rt *rapid.T, r *explore.Row) {
 		r.Token = r.ID
 		run.exec("UPDATE {t} SET lock_token = "+run.sql.id("?")+" WHERE id = ?", uuid.New().String(), r.ID)
 	default:
-		if run.scheduled[r.ID] = rapid.Bool().Draw(rt, "scheduled"); run.scheduled[r.ID] {
+		if r.Scheduled = rapid.Bool().Draw(rt, "scheduled"); r.Scheduled {
 			column = "available_at"
 		}
 		if r.Deferred = rapid.Bool().Draw(rt, "deferred"); r.Deferred {
@@ -171,9 +170,6 @@ func (run *statesRun) drawBlock(rt *rapid.T, r *explore.Row, shard int) {
 	run.model.Blocks = append(run.model.Blocks, g)
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	reason, wakeAt, key := "backoff", any(nil), any(nil)
-	if run.scheduled[r.ID] {
-		reason = "scheduled"
-	}
 	switch g.Wake {
 	case explore.Rests:
 		wakeAt = run.sql.time(now.Add(lease))
@@ -197,7 +193,7 @@ func (run *statesRun) passedOver(r *explore.Row) bool {
 	deferred := false
 	for i := range run.model.Rows {
 		before := &run.model.Rows[i]
-		if before.ID >= r.ID || before.Key != r.Key || before.Class != r.Class || before.Key == 0 || statuses[before.Status].Terminal() {
+		if before.ID >= r.ID || before.Key != r.Key || before.Class != r.Class || before.Key == 0 || before.Scheduled || statuses[before.Status].Terminal() {
 			continue
 		}
 		if deferred && !before.Deferred {
@@ -211,7 +207,7 @@ func (run *statesRun) passedOver(r *explore.Row) bool {
 // facts of a row, as it was written.
 func (run *statesRun) facts(r *explore.Row) core.Facts {
 	f := explore.Default().Facts(&run.model, r)
-	f.Scheduled, f.Paused = run.scheduled[r.ID], run.paused
+	f.Paused = run.paused
 	return f
 }
 
@@ -267,7 +263,7 @@ func (run *statesRun) checkLists(rt *rapid.T, listed ...outbox.Status) {
 
 // checkLag: the broker is behind while a row is due. What keeps a deferred row back whose block is due,
 // but for blocks, is not looked at: an earlier row of its key that nothing has deferred yet, or a later
-// one that is claimed.
+// one that is claimed. A scheduled row whose time has come counts whatever else keeps it back.
 func (run *statesRun) checkLag(rt *rapid.T, lag time.Duration) {
 	due, perhaps := len(run.due()) > 0 && !run.paused, false
 	for i := range run.model.Rows {
@@ -275,7 +271,7 @@ func (run *statesRun) checkLag(rt *rapid.T, lag time.Duration) {
 		if f.Deferred {
 			f.Earlier, f.Claimed = false, false
 		}
-		perhaps = perhaps || core.State(&f) == outbox.StateDue
+		perhaps = perhaps || core.State(&f) == outbox.StateDue || arrives(&run.model.Rows[i])
 	}
 	if due || !perhaps {
 		require.Equal(rt, due, lag > 0, "lag %s of\n%s", lag, run.text())
@@ -294,7 +290,7 @@ func (run *statesRun) checkOverview(rt *rapid.T, got *admin.BrokerOverview) {
 		r := &run.model.Rows[i]
 		status := statuses[r.Status]
 		want[status] = admin.Count{N: want[status].N + 1}
-		deferred += int64(digit(r.Deferred))
+		deferred += int64(digit(r.Deferred && !r.Scheduled))
 	}
 	require.Equal(rt, run.broker, got.Broker)
 	require.Equal(rt, want, got.Counts)
@@ -335,13 +331,24 @@ func (run *statesRun) checkPurge(rt *rapid.T) {
 	}
 }
 
+// arrives reports whether a row is scheduled and its time has come.
+func arrives(r *explore.Row) bool { return r.Scheduled && !r.Waits }
+
+// passes reports whether a row's key has a scheduled row whose time has come: claims may take others of
+// the key before the lift that admits it.
+func (run *statesRun) passes(r *explore.Row) bool {
+	return slices.ContainsFunc(run.model.Rows, func(other explore.Row) bool {
+		return arrives(&other) && other.Key == r.Key && other.Class == r.Class && r.Key != 0
+	})
+}
+
 // checkClaims: claims take the rows that are due, each the first of its key that is taken, and rows
 // behind these; and a shard with one of them is ready.
 func (run *statesRun) checkClaims(rt *rapid.T) {
 	ready, err := run.Store.Ready(run.Context(), run.broker, 0)
 	require.NoError(rt, err)
 	require.Equal(rt, run.paused, ready.Paused)
-	due := run.due()
+	due := slices.DeleteFunc(run.due(), func(id int64) bool { return run.passes(run.model.Row(int(id))) })
 	first, known := []int64{}, map[[2]int]bool{}
 	for _, shard := range run.shards {
 		for empty := 0; empty < 2; { // the first one may only lift
@@ -352,7 +359,8 @@ func (run *statesRun) checkClaims(rt *rapid.T) {
 			for i := range batch.Messages {
 				r := run.model.Row(int(batch.Messages[i].ID))
 				require.NotNil(rt, r)
-				if at := [2]int{r.Key, int(r.Class)}; r.Key == 0 || !known[at] {
+				require.False(rt, r.Scheduled && r.Waits, "row %d of\n%s", r.ID, run.text())
+				if at := [2]int{r.Key, int(r.Class)}; !run.passes(r) && (r.Key == 0 || !known[at]) {
 					first, known[at] = append(first, int64(r.ID)), true
 				}
 				require.True(rt, run.paused || slices.Contains(ready.Shards, shard), "shard %d of\n%s", shard, run.text())

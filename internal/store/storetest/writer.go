@@ -147,7 +147,7 @@ func testWriterRows(t *table) {
 	ctx := envelope.WithTenantID(envelope.WithCorrelationID(t.Context(), "c-1"), "acme")
 	ctx = envelope.WithTrace(ctx, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "")
 	tx := t.beginWriter(t.background())
-	at := time.Date(2999, 1, 2, 3, 4, 5, 0, time.UTC)
+	at := time.Now().AddDate(1, 0, 0).UTC().Truncate(time.Second)
 	events := []envelope.Event{
 		envelope.NewEvent(written{1}).From(order("42")),
 		envelope.NewEvent(inside{2}).From(order("42")),

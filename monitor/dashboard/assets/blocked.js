@@ -8,7 +8,6 @@ import { count, rows } from "./words.js";
 
 const reasons = {
   backoff: ["warn", "its first message failed and is tried again"],
-  scheduled: ["wait", "its first message is not due yet"],
   operator: ["bad", "its first message was abandoned: it waits for you"],
 };
 
@@ -31,7 +30,7 @@ export default async function blocked({ root, where, signal, reload }) {
     readOnlyNote(),
     keys.length ? totals(database, broker, found) : null,
     keys.length && found.blocked.keys > 0 ? inBulk(broker, act) : null,
-    keys.length ? list(database, keys, act) : empty("No key waits.", "Keys whose first message failed, is scheduled or was abandoned would be here."));
+    keys.length ? list(database, keys, act) : empty("No key waits.", "Keys whose first message failed or was abandoned would be here."));
 }
 
 // totals says how many keys wait and what they hold, listed or not.

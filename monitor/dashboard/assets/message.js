@@ -79,7 +79,7 @@ function next(m) {
   switch (m.state) {
     case "claimed": return m.locked_until;
     case "backoff": return m.deferral?.until ?? m.locked_until;
-    case "scheduled": return m.deferral?.until ?? m.available_at;
+    case "scheduled": return m.available_at;
     case "behind": return m.deferral?.until;
     default: return null;
   }

@@ -7,7 +7,7 @@
 CREATE TABLE IF NOT EXISTS {{table}} (
     id                BIGINT         NOT NULL AUTO_INCREMENT,
     created_at        DATETIME(6)    NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
-    available_at      DATETIME(6)    NULL, -- not before; NULL = at once
+    available_at      DATETIME(6)    NULL, -- not before; NULL = at once, or admitted
     expires_at        DATETIME(6)    NULL, -- end of the TTL; NULL = never
     locked_until      DATETIME(6)    NULL, -- end of the lease, or of the backoff
     published_at      DATETIME(6)    NULL, -- set exactly in published
@@ -47,12 +47,14 @@ CREATE TABLE IF NOT EXISTS {{table}} (
     -- shard while claims can find it, 100 while it is deferred, 101 when it is published, 102 when it is abandoned. It does not change when
     -- a row is claimed.
     queue             TINYINT        GENERATED ALWAYS AS
-                      (CASE WHEN finished_at IS NULL AND status IN ('pending', 'processing', 'failed') THEN CASE WHEN deferred = 0 THEN shard ELSE 100 END
+                      (CASE WHEN finished_at IS NULL AND status IN ('pending', 'processing', 'failed') THEN CASE WHEN available_at IS NOT NULL THEN 99 WHEN deferred = 0 THEN shard ELSE 100 END
                             WHEN status = 'published' THEN 101 ELSE 102 END) STORED,
     -- The hash of the key of a row that is deferred. NULL in all others.
     held_key          VARBINARY(32)  GENERATED ALWAYS AS
-                      (CASE WHEN finished_at IS NULL AND deferred = 1 THEN UNHEX(SHA2(ordering_key, 256)) END) STORED,
+                      (CASE WHEN finished_at IS NULL AND deferred = 1 AND available_at IS NULL THEN UNHEX(SHA2(ordering_key, 256)) END) STORED,
     -- 1 where a row has an error and is not finished. NULL in all others.
+    -- Scheduled rows, which no claim sees: a relay admits those whose time has come. NULL for all others.
+    scheduled_shard   TINYINT        GENERATED ALWAYS AS (CASE WHEN finished_at IS NULL AND available_at IS NOT NULL THEN shard END) STORED,
     failing           TINYINT        GENERATED ALWAYS AS (CASE WHEN finished_at IS NULL AND last_error IS NOT NULL THEN 1 END) STORED,
     -- Hashes for searches: of the ordering key without its context, and of the trace id among the headers.
     search_key         INT UNSIGNED  GENERATED ALWAYS AS (CRC32(TRIM(LEADING ':' FROM SUBSTRING(ordering_key, LOCATE('::', ordering_key) + 1)))) STORED,
@@ -69,6 +71,7 @@ CREATE TABLE IF NOT EXISTS {{table}} (
     -- The rows of a key that stand behind its block, in each of its shards.
     KEY {{name}}_held (held_key, target_broker, shard, id),
     -- For those who look at what has failed.
+    KEY {{name}}_scheduled (scheduled_shard, target_broker, available_at),
     KEY {{name}}_failing (failing, target_broker, id),
     -- "Where is order 42?" Correlation ids are looked up, the others are found by one pass through this index.
     KEY {{name}}_search (search_correlation, search_key, search_aggregate, search_causation, search_tenant, search_type, search_trace),
@@ -82,6 +85,8 @@ CREATE TABLE IF NOT EXISTS {{table}} (
     CONSTRAINT {{name}}_counters CHECK (attempts BETWEEN 0 AND 1048575 AND crashes BETWEEN 0 AND 1048575),
     -- An empty key would be a key here and none elsewhere. NULL passes.
     CONSTRAINT {{name}}_ordering_key CHECK (LENGTH(ordering_key) BETWEEN 1 AND 512),
+    -- What is scheduled is in nobody's hands, and for five years at most.
+    CONSTRAINT {{name}}_schedule CHECK (available_at IS NULL OR status IN ('pending', 'failed') AND available_at <= created_at + INTERVAL 43830 HOUR),
     CONSTRAINT {{name}}_is_deferred CHECK (deferred IN (0, 1)),
     CONSTRAINT {{name}}_target_broker CHECK (LENGTH(target_broker) BETWEEN 1 AND 128 AND target_broker NOT LIKE '% '),
     CONSTRAINT {{name}}_bounds CHECK (LENGTH(stream) <= 512 AND LENGTH(type) <= 512 AND LENGTH(content_type) <= 256
@@ -100,7 +105,7 @@ CREATE TABLE IF NOT EXISTS {{table}}_key_blocks (
     block_id         BIGINT        NOT NULL,
     block_message_id VARBINARY(16) NOT NULL,
     wake_at          DATETIME(6)   NULL, -- NULL: the block is back in the claim's way; in the year 9999: an operator must act
-    reason           VARCHAR(16)   NOT NULL, -- backoff, scheduled, operator
+    reason           VARCHAR(16)   NOT NULL, -- backoff, operator
     since            DATETIME(6)   NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
     key_hash         VARBINARY(32) GENERATED ALWAYS AS (UNHEX(SHA2(ordering_key, 256))) STORED,
     PRIMARY KEY (block_id, shard), -- a row that was given another priority can be one in two

@@ -5,14 +5,15 @@
 -- @broker, @shard, @window, @ahead: rows to look at, @near: rows behind the first one, @sized: see window.sql
 -- (A minimum over a window MariaDB looks for anew for each row. And it reads each payload that a statement names, however large: here only those of
 -- the rows that are left at the end.)
--- Plan: one range scan of {{name}}_queue, with the rows by primary key, and a probe of {{name}}_blocks_wake; where the broker has blocks, a probe
+-- Plan: one range scan of {{name}}_queue, with the rows by primary key, and a probe of {{name}}_scheduled and one of {{name}}_blocks_wake; where the broker has blocks, a probe
 -- of {{name}}_blocks_key for each row with a key that does not wait; three sorts.
 SELECT h.version, h.blocked
      , w.id, COALESCE(w.ordering_key, ''), w.leased, w.waits, w.crashes
      , CASE WHEN @sized THEN (SELECT LENGTH(m.payload) + COALESCE(LENGTH(m.headers), 0) FROM {{table}} AS m FORCE INDEX (PRIMARY) WHERE m.id = w.id) ELSE 0 END
      , NULL
   FROM (SELECT (SELECT version FROM {{table}}_shards WHERE target_broker = @broker AND shard = @shard % 4) AS version
-             , EXISTS (SELECT 1 FROM {{table}}_key_blocks FORCE INDEX ({{name}}_blocks_wake) WHERE target_broker = @broker) AS blocked
+             , EXISTS (SELECT 1 FROM {{table}}_key_blocks FORCE INDEX ({{name}}_blocks_wake) WHERE target_broker = @broker)
+               OR EXISTS (SELECT 1 FROM {{table}} FORCE INDEX ({{name}}_scheduled) WHERE target_broker = @broker AND scheduled_shard = @shard AND available_at <= UTC_TIMESTAMP(6)) AS blocked
          LIMIT 1) AS h
   LEFT JOIN (SELECT *
                FROM (SELECT able.*, FIRST_VALUE(able.place) OVER (ORDER BY able.place) AS first_place
@@ -21,7 +22,7 @@ SELECT h.version, h.blocked
                                           , CASE WHEN NOT head.waits THEN 9223372036854775807 WHEN head.leased THEN -9223372036854775808 ELSE head.id END AS holds_from
                                        FROM (SELECT id, ordering_key, crashes
                                                   , status = 'processing' AS leased
-                                                  , COALESCE(locked_until > UTC_TIMESTAMP(6), FALSE) OR COALESCE(available_at > UTC_TIMESTAMP(6), FALSE) AS waits
+                                                  , COALESCE(locked_until > UTC_TIMESTAMP(6), FALSE) AS waits
                                                FROM {{table}} FORCE INDEX ({{name}}_queue)
                                               WHERE target_broker = @broker AND queue = @shard AND finished_at IS NULL
                                               ORDER BY id

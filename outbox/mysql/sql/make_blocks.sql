@@ -2,8 +2,8 @@
 -- Plan: the rows and the blocks by primary key.
 {{giving way}} INSERT INTO {{table}}_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason)
 SELECT m.target_broker, m.shard, CASE WHEN NOT @unordered THEN m.ordering_key END, m.id, m.message_id
-     , {{include part_until}}
-     , CASE WHEN m.available_at > UTC_TIMESTAMP(6) THEN 'scheduled' ELSE 'backoff' END
+     , m.locked_until
+     , 'backoff'
   FROM {{ids @ids}} AS listed
  STRAIGHT_JOIN {{table}} AS m FORCE INDEX (PRIMARY) ON m.id = listed.item
   LEFT JOIN {{table}}_key_blocks AS w FORCE INDEX (PRIMARY) ON w.block_id = m.id AND w.shard = m.shard

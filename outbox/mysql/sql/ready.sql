@@ -3,7 +3,7 @@
 -- Without marks, what stands between the words marks and end is left out.
 -- @broker, @busy: the shards to leave out, a bit each; {{list_0}} and so on: rows below the marks; @floor_0 and so on: the marks, or a number below all ids; @version_0 and so
 -- on: their versions, or -1 for no mark; @server: see name_session.sql
--- Plan: per shard, one range scan of {{name}}_queue that stops at the first ready row; a few probes of {{name}}_blocks_wake; the listed rows by
+-- Plan: per shard, one range scan of {{name}}_queue that stops at the first ready row; one probe of {{name}}_scheduled and a few of {{name}}_blocks_wake; the listed rows by
 -- primary key; the shard by primary key.
 SELECT shard, valid
   FROM (SELECT -1 AS shard, EXISTS (SELECT 1 FROM {{table}}_pauses WHERE target_broker = @broker) AS work, TRUE AS valid

@@ -12,6 +12,5 @@
      , locked_until = UTC_TIMESTAMP(6) + INTERVAL @lease MICROSECOND
      , status       = 'processing'
  WHERE id IN ({{list}})
-   AND deferred = FALSE AND status IN ('pending', 'failed', 'processing')
+   AND deferred = FALSE AND available_at IS NULL AND status IN ('pending', 'failed', 'processing')
    AND (locked_until IS NULL OR locked_until <= UTC_TIMESTAMP(6))
-   AND (available_at IS NULL OR available_at <= UTC_TIMESTAMP(6))

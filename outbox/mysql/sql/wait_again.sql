@@ -4,6 +4,5 @@
 {{giving way}} UPDATE {{ids @ids}} AS listed
  STRAIGHT_JOIN {{table}} AS m FORCE INDEX (PRIMARY) ON m.id = listed.item
  STRAIGHT_JOIN {{table}}_key_blocks AS w FORCE INDEX (PRIMARY) ON w.block_id = m.id AND w.shard = m.shard
-   SET w.wake_at      = {{include part_until}}
-     , w.reason       = CASE WHEN m.available_at > UTC_TIMESTAMP(6) THEN 'scheduled' ELSE 'backoff' END
+   SET w.wake_at      = m.locked_until
      , w.ordering_key = COALESCE(w.ordering_key, CASE WHEN NOT @unordered THEN m.ordering_key END)

@@ -1,7 +1,7 @@
 -- Read the head of a shard as window.sql does, by a low-water mark: from @floor on, and of what is below it the rows of {{list}} alone. The version
 -- is NULL where this session is not known to be one of the server of which the mark is.
 -- @broker, @shard, @window, @sized; @floor; @server: see name_session.sql
--- Plan: one range scan of {{name}}_queue, with the rows by primary key, as those of the list are; a probe of {{name}}_blocks_wake; where the broker
+-- Plan: one range scan of {{name}}_queue, with the rows by primary key, as those of the list are; a probe of {{name}}_scheduled and one of {{name}}_blocks_wake; where the broker
 -- has blocks, a probe of {{name}}_blocks_key for each row with a key.
 SELECT CASE WHEN {{include part_is_server}} THEN h.version END, h.blocked
      , {{include part_window_head}}

@@ -17,10 +17,10 @@ WITH known AS MATERIALIZED (
       FROM (SELECT row_number() OVER (ORDER BY id) AS place, *
               FROM (SELECT id, message_id, ordering_key, crashes
                          , status = 'processing' AS leased
-                         , coalesce(greatest(locked_until, available_at) > statement_timestamp(), false) AS waits
+                         , coalesce(locked_until > statement_timestamp(), false) AS waits
                          , octet_length(payload) + coalesce(octet_length(headers), 0) AS bytes
                       FROM {{table}}
-                     WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred AND id >= (SELECT floor FROM known)
+                     WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred AND available_at IS NULL AND id >= (SELECT floor FROM known)
                      ORDER BY id
                      LIMIT $4) AS m) AS m
       LEFT JOIN block USING (ordering_key)

@@ -1,7 +1,7 @@
--- Read the blocks of a shard that may be lifted, for a decision: those whose time has come, and those that are back in the way of claims,
+-- Read the blocks of a shard that may be lifted, and the scheduled rows that may be admitted, for a decision: of the blocks those whose time has come, and those that are back in the way of claims,
 -- each with what has become of its row; of the first that are done, in the order of their ids, also the first followers.
--- $1 broker, $2 shard, $3 blocks of either kind, $4 blocks that are done, $5 followers of each
--- Plan: two range scans of {{name}}_blocks_wake, the blocks' rows by primary key, per block that is done two range scans of {{name}}_deferred_key.
+-- $1 broker, $2 shard, $3 blocks of either kind, $4 blocks that are done, $5 followers of each, $6 scheduled rows
+-- Plan: one range scan of {{name}}_scheduled, two range scans of {{name}}_blocks_wake, the blocks' rows by primary key, per block that is done two range scans of {{name}}_deferred_key.
 WITH found AS MATERIALIZED (
     -- The orders are those of the index: without them the planner may read all blocks of the broker by another one.
     (SELECT target_broker, ordering_key, block_id, block_message_id, true AS due
@@ -17,8 +17,8 @@ WITH found AS MATERIALIZED (
       LIMIT $3)
 ), state AS MATERIALIZED (
     SELECT f.ordering_key, f.block_id, f.block_message_id, f.due
-         , m.message_id IS NULL OR m.finished_at IS NOT NULL AS done
-         , coalesce(m.status IN ('pending', 'failed') AND greatest(m.locked_until, m.available_at) > statement_timestamp(), false) AS waits
+         , m.message_id IS NULL OR m.finished_at IS NOT NULL OR m.available_at IS NOT NULL AS done
+         , coalesce(m.status IN ('pending', 'failed') AND m.locked_until > statement_timestamp(), false) AS waits
       FROM found AS f
       LEFT JOIN {{table}} AS m ON m.message_id = f.block_message_id AND m.target_broker = f.target_broker
 ), done AS MATERIALIZED (
@@ -37,7 +37,7 @@ WITH found AS MATERIALIZED (
 )
 SELECT coalesce((SELECT version FROM {{table}}_shards WHERE target_broker = $1 AND shard = $2 % 4), 0)
      , state.block_message_id, state.block_id, coalesce(state.ordering_key, ''), state.ordering_key IS NOT NULL, state.due, state.done, state.waits
-     , coalesce(followers.ids, '{}'), coalesce(followers.message_ids, '{}')
+     , coalesce(followers.ids, '{}'), coalesce(followers.message_ids, '{}'), false
   FROM state
   LEFT JOIN LATERAL (SELECT array_agg(follower.id ORDER BY follower.id) AS ids
                           , array_agg(follower.message_id ORDER BY follower.id) AS message_ids
@@ -50,4 +50,10 @@ SELECT coalesce((SELECT version FROM {{table}}_shards WHERE target_broker = $1 A
                                            ORDER BY m.id
                                            LIMIT $5) AS follower
                       WHERE done.block_message_id = state.block_message_id) AS followers ON true
- ORDER BY state.block_id
+ UNION ALL
+(SELECT coalesce((SELECT version FROM {{table}}_shards WHERE target_broker = $1 AND shard = $2 % 4), 0), message_id, id, '', false, false, false, false, '{}', '{}', true
+   FROM {{table}}
+  WHERE target_broker = $1 AND shard = $2 AND available_at <= statement_timestamp()
+  ORDER BY target_broker, shard, available_at
+  LIMIT $6)
+ ORDER BY 3

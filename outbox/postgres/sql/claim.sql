@@ -21,19 +21,19 @@ WITH known AS MATERIALIZED (
                  , coalesce(nullif(current_setting('fanout.session', true), ''), (random() * 4611686018427387904)::bigint::text)::bigint AS session) AS now
 ), broker AS MATERIALIZED (
     SELECT EXISTS (SELECT FROM (SELECT FROM {{table}}_key_blocks WHERE target_broker = $1 ORDER BY shard LIMIT 1) AS block) AS blocked
+         , EXISTS (SELECT FROM (SELECT FROM {{table}} WHERE target_broker = $1 AND shard = $2 AND available_at <= statement_timestamp() ORDER BY target_broker, shard, available_at LIMIT 1) AS due) AS due
 ), win AS MATERIALIZED (
     SELECT ctid AS tid, id
          , octet_length(payload) + coalesce(octet_length(headers), 0) AS bytes
          , status <> 'processing' AND crashes = 0
            AND (locked_until IS NULL OR locked_until <= statement_timestamp())
-           AND (available_at IS NULL OR available_at <= statement_timestamp())
            AND CASE WHEN ordering_key IS NOT NULL AND (SELECT blocked FROM broker)
                     THEN NOT EXISTS (SELECT FROM {{table}}_key_blocks AS w
                                       WHERE w.ordering_key = m.ordering_key AND w.target_broker || '' = $1 AND w.shard + 0 = $2
                                         AND w.block_id <= m.id AND w.block_message_id <> m.message_id)
                     ELSE true END AS simple
       FROM {{table}} AS m
-     WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred AND id >= (SELECT floor FROM known)
+     WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred AND available_at IS NULL AND id >= (SELECT floor FROM known)
        AND current_setting('fanout.shard') = 'held'
      ORDER BY id
      LIMIT $3
@@ -54,6 +54,7 @@ WITH known AS MATERIALIZED (
      WHERE m.ctid = ANY (ARRAY(SELECT tid FROM win WHERE (SELECT simple FROM summary)))
        AND m.status IN ('pending', 'failed')
        AND (m.locked_until IS NULL OR m.locked_until <= statement_timestamp())
+       AND m.available_at IS NULL
     RETURNING m.id, CASE WHEN (SELECT few FROM summary) THEN m END AS message
 )
 SELECT current_setting('fanout.shard') = 'busy'
@@ -62,7 +63,7 @@ SELECT current_setting('fanout.shard') = 'busy'
      , first
      , coalesce(last, 0)
      , (SELECT version FROM known)
-     , (SELECT blocked FROM broker)
+     , (SELECT blocked OR due FROM broker)
      , 0
      , (SELECT session FROM known)
      , set_config('fanout.first', coalesce(first, 1)::text, false)

@@ -18,9 +18,8 @@ WITH known AS MATERIALIZED (
 ), win AS MATERIALIZED (
     SELECT ctid AS tid, id, crashes = 0 AND status <> 'processing' AS simple, octet_length(payload) + coalesce(octet_length(headers), 0) AS bytes
       FROM {{table}}
-     WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred AND id >= (SELECT floor FROM known)
+     WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred AND available_at IS NULL AND id >= (SELECT floor FROM known)
        AND (locked_until IS NULL OR locked_until <= statement_timestamp())
-       AND (available_at IS NULL OR available_at <= statement_timestamp())
      ORDER BY id
      LIMIT $3
        FOR UPDATE SKIP LOCKED
@@ -45,21 +44,22 @@ SELECT false
      , CASE WHEN $9::boolean
             THEN (SELECT id
                     FROM {{table}}
-                   WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred AND id >= (SELECT floor FROM known)
+                   WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred AND available_at IS NULL AND id >= (SELECT floor FROM known)
                    ORDER BY id
                    LIMIT 1)
             END
      , last
      , (SELECT version FROM known)
      , EXISTS (SELECT FROM (SELECT FROM {{table}}_key_blocks WHERE target_broker = $1 ORDER BY shard LIMIT 1) AS block)
+       OR EXISTS (SELECT FROM (SELECT FROM {{table}} WHERE target_broker = $1 AND shard = $2 AND available_at <= statement_timestamp() ORDER BY target_broker, shard, available_at LIMIT 1) AS due)
      , CASE WHEN seen < $3 -- waiting rows that were read in vain
             THEN (SELECT count(*)
-                    FROM (SELECT status, locked_until, available_at
+                    FROM (SELECT status, locked_until
                             FROM {{table}}
-                           WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred AND id >= (SELECT floor FROM known)
+                           WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred AND available_at IS NULL AND id >= (SELECT floor FROM known)
                            ORDER BY id
                            LIMIT 20000) AS head
-                   WHERE status <> 'processing' AND greatest(locked_until, available_at) > statement_timestamp())
+                   WHERE status <> 'processing' AND locked_until > statement_timestamp())
             ELSE 0 END
      , (SELECT session FROM known)
      , set_config('fanout.first', coalesce((SELECT min(id) FROM claimed), 1)::text, false)

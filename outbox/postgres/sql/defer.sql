@@ -5,16 +5,15 @@
 WITH leaving AS MATERIALIZED (
     SELECT ctid AS tid, id, message_id
          , CASE WHEN NOT $5::boolean THEN ordering_key END AS ordering_key
-         , greatest(locked_until, available_at) AS until
-         , CASE WHEN available_at > statement_timestamp() THEN 'scheduled' ELSE 'backoff' END AS reason
+         , locked_until AS until
       FROM {{table}}
-     WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred
+     WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred AND available_at IS NULL
        AND id BETWEEN $6 AND $7
        AND CASE WHEN message_id IN (SELECT unnest($4::uuid[])) THEN true ELSE false END -- see take.sql
        AND status IN ('pending', 'failed') AND current_setting('fanout.turn') = 'mine'
      ORDER BY id
 ), waiting AS MATERIALIZED (
-    SELECT id, message_id, ordering_key, until, reason
+    SELECT id, message_id, ordering_key, until
       FROM leaving
      WHERE until > statement_timestamp() AND CASE WHEN message_id IN (SELECT unnest($3::uuid[])) THEN true ELSE false END
 ), holds AS MATERIALIZED (
@@ -22,7 +21,7 @@ WITH leaving AS MATERIALIZED (
     SELECT (SELECT count(*) FROM waiting) = cardinality($3::uuid[]) AS yes
 ), blocks AS (
     INSERT INTO {{table}}_key_blocks AS w (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason)
-    SELECT $1, $2, ordering_key, id, message_id, until, reason FROM waiting WHERE (SELECT yes FROM holds)
+    SELECT $1, $2, ordering_key, id, message_id, until, 'backoff' FROM waiting WHERE (SELECT yes FROM holds)
         ON CONFLICT (block_message_id, target_broker, shard)
         DO UPDATE SET wake_at = excluded.wake_at, reason = excluded.reason, ordering_key = coalesce(excluded.ordering_key, w.ordering_key)
 ), deferred AS (

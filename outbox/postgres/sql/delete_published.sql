@@ -3,6 +3,6 @@
 -- Plan: one range scan of {{name}}_open, joined by hash with the ids.
 DELETE FROM {{table}} AS m
  USING unnest($6::bigint[]) AS d (id)
- WHERE m.target_broker = $1 AND m.shard = $2 AND m.finished_at IS NULL AND NOT m.deferred
+ WHERE m.target_broker = $1 AND m.shard = $2 AND m.finished_at IS NULL AND NOT m.deferred AND m.available_at IS NULL
    AND m.id BETWEEN $4 AND $5 AND m.id = d.id
    AND m.lock_token = $3 AND m.status = 'processing'

@@ -9,7 +9,7 @@ SELECT id, message_id, stream, type, coalesce(ordering_key, ''), priority, conte
             THEN extract(epoch FROM expires_at - statement_timestamp()) * 1000000 ELSE 0 END::bigint
      , CASE WHEN octet_length(payload) > $4::bigint THEN octet_length(payload) END
   FROM {{table}}
- WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred
+ WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred AND available_at IS NULL
    AND id BETWEEN current_setting('fanout.first')::bigint AND current_setting('fanout.last')::bigint
    AND lock_token = $3
  ORDER BY id

@@ -13,9 +13,9 @@ WITH RECURSIVE identity AS MATERIALIZED (
       FROM publishing
      WHERE broker IS NOT NULL AND n < 100
 ), waiting (broker, n) AS (
-    SELECT (SELECT target_broker FROM {{table}} WHERE finished_at IS NULL AND NOT deferred ORDER BY target_broker LIMIT 1), 1
+    SELECT (SELECT target_broker FROM {{table}} WHERE finished_at IS NULL AND NOT deferred AND available_at IS NULL ORDER BY target_broker LIMIT 1), 1
      UNION ALL
-    SELECT (SELECT target_broker FROM {{table}} WHERE finished_at IS NULL AND NOT deferred AND target_broker > broker ORDER BY target_broker LIMIT 1), n + 1
+    SELECT (SELECT target_broker FROM {{table}} WHERE finished_at IS NULL AND NOT deferred AND available_at IS NULL AND target_broker > broker ORDER BY target_broker LIMIT 1), n + 1
       FROM waiting
      WHERE broker IS NOT NULL AND n < 100
 ), highest AS (
@@ -25,7 +25,7 @@ WITH RECURSIVE identity AS MATERIALIZED (
     SELECT (SELECT id FROM {{table}} WHERE target_broker = broker AND deferred AND finished_at IS NULL AND shard >= 0 ORDER BY id DESC LIMIT 1)
       FROM (SELECT broker FROM publishing UNION SELECT broker FROM waiting) AS brokers
      UNION ALL
-    SELECT (SELECT id FROM {{table}} AS m WHERE m.target_broker = broker AND m.shard = shards.shard AND finished_at IS NULL AND NOT deferred ORDER BY id DESC LIMIT 1)
+    SELECT (SELECT id FROM {{table}} AS m WHERE m.target_broker = broker AND m.shard = shards.shard AND finished_at IS NULL AND NOT deferred AND available_at IS NULL ORDER BY id DESC LIMIT 1)
       FROM waiting
      CROSS JOIN generate_series(0, 11) AS shards (shard)
 )

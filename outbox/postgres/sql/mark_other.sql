@@ -16,7 +16,7 @@ UPDATE {{table}} AS m
      , locked_until = CASE WHEN o.delay > 0 THEN statement_timestamp() + o.delay * interval '1 microsecond' END
      , last_error   = coalesce(nullif(o.error, ''), m.last_error)
   FROM unnest($6::bigint[], $7::text[], $8::int[], $9::bigint[], $10::text[]) AS o (id, status, spent, delay, error)
- WHERE m.target_broker = $1 AND m.shard = $2 AND m.finished_at IS NULL AND NOT m.deferred
+ WHERE m.target_broker = $1 AND m.shard = $2 AND m.finished_at IS NULL AND NOT m.deferred AND m.available_at IS NULL
    AND m.id BETWEEN $4 AND $5 AND m.id = o.id
    AND m.lock_token = $3 AND m.status = 'processing'
 RETURNING m.ordering_key, m.id, m.message_id, m.status

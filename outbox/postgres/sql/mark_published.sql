@@ -10,6 +10,6 @@ UPDATE {{table}} AS m
      , locked_until      = NULL
      , broker_message_id = nullif(d.broker_message_id, '')
   FROM unnest($6::bigint[], $7::text[]) AS d (id, broker_message_id)
- WHERE m.target_broker = $1 AND m.shard = $2 AND m.finished_at IS NULL AND NOT m.deferred
+ WHERE m.target_broker = $1 AND m.shard = $2 AND m.finished_at IS NULL AND NOT m.deferred AND m.available_at IS NULL
    AND m.id BETWEEN $4 AND $5 AND m.id = d.id
    AND m.lock_token = $3 AND m.status = 'processing'

@@ -1,7 +1,7 @@
 -- Which shards have work? Shard -1 alone says that the broker is paused. The session comes with each of them, and as that of shard -2.
 -- $1 broker, $2 per shard: id below which nothing is open, $3 as of which version, $4 shards to leave out, a bit each,
 -- $5 sessions in which these marks hold, $6 per shard: writers, as text, and $7 the id below which nothing is open while none of them has ended
--- Plan: one row of {{name}}_pauses by primary key; per shard, one range scan of {{name}}_open that stops at the first ready row; a few probes of {{name}}_blocks_wake.
+-- Plan: one row of {{name}}_pauses by primary key; per shard, one range scan of {{name}}_open that stops at the first ready row; one probe of {{name}}_scheduled and a few of {{name}}_blocks_wake.
 WITH broker AS MATERIALIZED (
     SELECT EXISTS (SELECT FROM {{table}}_pauses WHERE target_broker = $1) AS paused
          , coalesce(nullif(current_setting('fanout.session', true), ''), (random() * 4611686018427387904)::bigint::text)::bigint AS session
@@ -24,17 +24,22 @@ SELECT known.shard, (SELECT session FROM broker), ''
  WHERE NOT (SELECT paused FROM broker)
    AND ($4::bigint >> known.shard) & 1 = 0
    AND (EXISTS (SELECT
-                 FROM (SELECT locked_until, available_at
+                 FROM (SELECT locked_until
                          FROM {{table}} AS m
-                        WHERE m.target_broker = $1 AND m.shard = known.shard AND m.finished_at IS NULL AND NOT m.deferred AND m.id >= known.floor
+                        WHERE m.target_broker = $1 AND m.shard = known.shard AND m.finished_at IS NULL AND NOT m.deferred AND m.available_at IS NULL AND m.id >= known.floor
                         ORDER BY id
                         LIMIT 20000) AS head
-                WHERE (locked_until IS NULL OR locked_until <= statement_timestamp())
-                  AND (available_at IS NULL OR available_at <= statement_timestamp()))
+                WHERE locked_until IS NULL OR locked_until <= statement_timestamp())
        -- A head that holds nothing but waiting rows hides what is behind it: they have to be deferred.
     OR (SELECT count(*) FROM (SELECT FROM {{table}} AS m
-                               WHERE m.target_broker = $1 AND m.shard = known.shard AND m.finished_at IS NULL AND NOT m.deferred AND m.id >= known.floor
+                               WHERE m.target_broker = $1 AND m.shard = known.shard AND m.finished_at IS NULL AND NOT m.deferred AND m.available_at IS NULL AND m.id >= known.floor
                                LIMIT 20000) AS head) = 20000
+       -- A scheduled row whose time has come has to be admitted.
+    OR EXISTS (SELECT
+                 FROM (SELECT FROM {{table}} AS m
+                        WHERE m.target_broker = $1 AND m.shard = known.shard AND m.available_at <= statement_timestamp()
+                        ORDER BY m.target_broker, m.shard, m.available_at
+                        LIMIT 1) AS due)
        -- The order, here and below, is that of the index: without it the planner may read all blocks of the broker by another one.
     OR EXISTS (SELECT
                  FROM (SELECT FROM {{table}}_key_blocks AS w

@@ -6,12 +6,12 @@ WITH late AS (
     SELECT $1, $2 % 4, 1
      WHERE EXISTS (SELECT
                      FROM {{table}}
-                    WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred AND id BETWEEN $4 AND $5
+                    WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred AND available_at IS NULL AND id BETWEEN $4 AND $5
                       AND lock_token = $3 AND status = 'processing' AND locked_until <= statement_timestamp())
         ON CONFLICT (target_broker, shard) DO UPDATE SET version = l.version + 1
 )
 UPDATE {{table}}
    SET locked_until = statement_timestamp() + $6::bigint * interval '1 microsecond'
- WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred
+ WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred AND available_at IS NULL
    AND id BETWEEN $4 AND $5
    AND lock_token = $3 AND status = 'processing'

@@ -9,13 +9,12 @@
 WITH chosen AS MATERIALIZED (
     SELECT ctid AS tid
       FROM {{table}}
-     WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred
+     WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred AND available_at IS NULL
        AND id BETWEEN $9 AND $10
        AND CASE WHEN message_id IN (SELECT unnest($4::uuid[])) THEN true ELSE false END
        AND current_setting('fanout.shard') = 'held'
        AND status IN ('pending', 'failed', 'processing')
        AND (locked_until IS NULL OR locked_until <= statement_timestamp())
-       AND (available_at IS NULL OR available_at <= statement_timestamp())
      ORDER BY id
 ), claimed AS (
     UPDATE {{table}} AS m
@@ -30,7 +29,7 @@ WITH chosen AS MATERIALIZED (
        AND NOT m.deferred -- all that an index has as its predicate would tempt the planner to walk it
        AND m.status IN ('pending', 'failed', 'processing')
        AND (m.locked_until IS NULL OR m.locked_until <= statement_timestamp())
-       AND (m.available_at IS NULL OR m.available_at <= statement_timestamp())
+       AND m.available_at IS NULL
        AND coalesce((SELECT version FROM {{table}}_shards WHERE target_broker = $1 AND shard = $2 % 4), 0) = $3
     RETURNING m.id
 )

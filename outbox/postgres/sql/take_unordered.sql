@@ -5,7 +5,7 @@
 WITH chosen AS MATERIALIZED (
     SELECT ctid AS tid
       FROM {{table}}
-     WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred
+     WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred AND available_at IS NULL
        AND id BETWEEN $8 AND $9
        AND CASE WHEN message_id IN (SELECT unnest($3::uuid[])) THEN true ELSE false END
      ORDER BY id
@@ -23,7 +23,7 @@ WITH chosen AS MATERIALIZED (
        AND NOT m.deferred
        AND m.status IN ('pending', 'failed', 'processing')
        AND (m.locked_until IS NULL OR m.locked_until <= statement_timestamp())
-       AND (m.available_at IS NULL OR m.available_at <= statement_timestamp())
+       AND m.available_at IS NULL
     RETURNING m.id
 )
 SELECT set_config('fanout.first', coalesce(min(id), 1)::text, false)

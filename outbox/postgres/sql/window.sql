@@ -10,7 +10,7 @@ WITH known AS MATERIALIZED (
          , message_id
          , coalesce(ordering_key, '') AS key
          , status = 'processing' AS leased
-         , coalesce(greatest(locked_until, available_at) > statement_timestamp(), false) AS waits
+         , coalesce(locked_until > statement_timestamp(), false) AS waits
          , crashes
          , octet_length(payload) + coalesce(octet_length(headers), 0) AS bytes -- reads nothing that is kept out of line, nor unpacks it
          , CASE WHEN ordering_key IS NOT NULL AND NOT $4 AND (SELECT blocked FROM known)
@@ -19,8 +19,8 @@ WITH known AS MATERIALIZED (
                         FROM {{table}}_key_blocks AS w WHERE w.ordering_key = m.ordering_key AND w.target_broker || '' = $1 AND w.shard + 0 = $2)
                 END AS block_id
       FROM {{table}} AS m
-     WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred AND id >= (SELECT floor FROM known)
-       AND (NOT $4 OR coalesce(greatest(locked_until, available_at) <= statement_timestamp(), true))
+     WHERE target_broker = $1 AND shard = $2 AND finished_at IS NULL AND NOT deferred AND available_at IS NULL AND id >= (SELECT floor FROM known)
+       AND (NOT $4 OR coalesce(locked_until <= statement_timestamp(), true))
      ORDER BY id
      LIMIT $3
 )

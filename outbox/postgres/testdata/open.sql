@@ -1,5 +1,5 @@
--- Open rows: some that can be claimed, a few of them after a failure; some that are scheduled for later and deferred, half of them with
--- a key of their own, of which one in fifty is due; some that stand behind a thousand blocks of which 800 are done.
+-- Open rows: some that can be claimed, a few of them after a failure; some that wait in backoff and are deferred, half of them with
+-- a key of their own, of which one in fifty is due; a tenth as many that are scheduled, of which one in fifty is due; some that stand behind a thousand blocks of which 800 are done.
 INSERT INTO plans (message_id, target_broker, stream, type, ordering_key, priority, payload, status, attempts, last_error)
 SELECT lpad(to_hex(%finished + i), 32, '0')::uuid, CASE WHEN i % 5 = 0 THEN 'a' ELSE 'b' END, 's', 't', 'key-' || i % 1000
      , CASE WHEN i % 100 = 2 THEN -1 ELSE 0 END, ''
@@ -7,15 +7,18 @@ SELECT lpad(to_hex(%finished + i), 32, '0')::uuid, CASE WHEN i % 5 = 0 THEN 'a' 
      , CASE WHEN i % 1000 = 3 THEN 1 ELSE 0 END
      , CASE WHEN i % 1000 = 3 THEN '{"class":"retryable","at":"2026-01-02T03:04:05Z"}' END
   FROM generate_series(1, %claimable) AS i;
-WITH scheduled AS (
-    INSERT INTO plans (message_id, target_broker, stream, type, ordering_key, payload, deferred, available_at)
+WITH waiting AS (
+    INSERT INTO plans (message_id, target_broker, stream, type, ordering_key, payload, deferred, locked_until)
     SELECT lpad(to_hex(%finished + %claimable + i), 32, '0')::uuid, 'b', 's', 't', CASE WHEN i % 2 = 1 THEN 'later-' || i END, '', true
          , CASE WHEN i % 50 = 0 THEN now() - interval '1 minute' ELSE now() + i * interval '1 second' END
       FROM generate_series(1, %scheduled) AS i
-    RETURNING target_broker, shard, ordering_key, id, message_id, available_at
+    RETURNING target_broker, shard, ordering_key, id, message_id, locked_until
 )
 INSERT INTO plans_key_blocks (target_broker, shard, ordering_key, block_id, block_message_id, wake_at, reason)
-SELECT target_broker, shard, ordering_key, id, message_id, available_at, 'scheduled' FROM scheduled;
+SELECT target_broker, shard, ordering_key, id, message_id, locked_until, 'backoff' FROM waiting;
+INSERT INTO plans (message_id, target_broker, stream, type, ordering_key, payload, available_at)
+SELECT gen_random_uuid(), 'b', 's', 't', CASE WHEN i % 2 = 1 THEN 'later-' || i END, '', CASE WHEN i % 50 = 0 THEN now() - interval '1 minute' ELSE now() + i * interval '1 second' END
+  FROM generate_series(1, %scheduled / 10) AS i;
 WITH followers AS (
     INSERT INTO plans (message_id, target_broker, stream, type, ordering_key, payload, deferred)
     SELECT lpad(to_hex(%finished + %claimable + %scheduled + i), 32, '0')::uuid, 'b', 's', 't', 'block-' || i % 1000, '', true FROM generate_series(1, %followers) AS i

@@ -3,7 +3,7 @@
 CREATE TABLE {{table}} (
     id                INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
     created_at        INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)),
-    available_at      INTEGER,                       -- not before; NULL = at once
+    available_at      INTEGER,                       -- not before; NULL = at once, or admitted
     expires_at        INTEGER,                       -- end of the TTL; NULL = never
     locked_until      INTEGER,                       -- end of the lease, or of the backoff
     published_at      INTEGER,                       -- set exactly in published
@@ -52,6 +52,8 @@ CREATE TABLE {{table}} (
     CONSTRAINT {{name}}_published CHECK ((status = 'published') = (published_at IS NOT NULL)),
     CONSTRAINT {{name}}_lease CHECK (status <> 'processing' OR (lock_token IS NOT NULL AND locked_until IS NOT NULL)),
     -- In bytes, which a text is asked for as a blob. An empty key would be a key here and none elsewhere. NULL passes.
+    -- What is scheduled is in nobody's hands, and for five years at most.
+    CONSTRAINT {{name}}_schedule CHECK (available_at IS NULL OR status IN ('pending', 'failed') AND available_at <= created_at + 157788000000000),
     CONSTRAINT {{name}}_ordering_key CHECK (length(CAST(ordering_key AS BLOB)) BETWEEN 1 AND 512),
     CONSTRAINT {{name}}_bounds CHECK (length(CAST(target_broker AS BLOB)) BETWEEN 1 AND 128 AND length(CAST(stream AS BLOB)) <= 512
         AND length(CAST(type AS BLOB)) <= 512 AND length(CAST(content_type AS BLOB)) <= 256
@@ -63,7 +65,11 @@ CREATE TABLE {{table}} (
 );
 
 -- Claims, retries, lease recovery and renewals.
-CREATE INDEX {{name}}_open ON {{name}} (target_broker, shard, id) WHERE finished_at IS NULL AND deferred = 0;
+CREATE INDEX {{name}}_open ON {{name}} (target_broker, shard, id) WHERE finished_at IS NULL AND deferred = 0 AND available_at IS NULL;
+
+-- Scheduled rows, which no claim sees: a relay admits those whose time has come. And the same rows for those who page through them.
+CREATE INDEX {{name}}_scheduled ON {{name}} (target_broker, shard, available_at) WHERE available_at IS NOT NULL;
+CREATE INDEX {{name}}_scheduled_ids ON {{name}} (target_broker, id) WHERE available_at IS NOT NULL;
 
 -- The rows of a key that stand behind its block in their shard. Few rows are in it. It holds the key, which is bounded: SQLite
 -- has no function that hashes.
@@ -86,7 +92,7 @@ CREATE TABLE {{table}}_key_blocks (
     shard            INTEGER NOT NULL,                -- of the block
     ordering_key    TEXT,                            -- NULL: the row waits alone
     wake_at         INTEGER,                         -- NULL: the block is back in the claim's way; 2^63-1: an operator must act
-    reason          TEXT    NOT NULL,                -- backoff, scheduled, operator
+    reason          TEXT    NOT NULL,                -- backoff, operator
     since           INTEGER NOT NULL,
     PRIMARY KEY (block_id, shard)                    -- a row that was given another priority can be one in two
 ) WITHOUT ROWID;

@@ -4,14 +4,15 @@
 -- Named parameters: broker, shard, window, ahead (rows to look at), near (rows behind the first one), now.
 -- Plan: one range scan of {{name}}_open; where there are blocks, a probe of {{name}}_blocks_key for each row with a key that does not wait; one sort.
 WITH broker AS MATERIALIZED (
-    SELECT EXISTS (SELECT 1 FROM {{table}}_key_blocks INDEXED BY {{name}}_blocks_key WHERE target_broker = :broker) AS blocked
+    SELECT EXISTS (SELECT 1 FROM {{table}}_key_blocks INDEXED BY {{name}}_blocks_key WHERE target_broker = :broker)
+           OR EXISTS (SELECT 1 FROM {{table}} INDEXED BY {{name}}_scheduled WHERE target_broker = :broker AND shard = :shard AND available_at IS NOT NULL AND available_at <= :now) AS blocked
 ), head AS (
     SELECT id, ordering_key, crashes
          , status = 'processing' AS leased
-         , max(coalesce(locked_until, 0), coalesce(available_at, 0)) > :now AS waits
+         , coalesce(locked_until, 0) > :now AS waits
          , length(payload) + coalesce(length(CAST(headers AS BLOB)), 0) AS bytes -- see head.sql
       FROM {{table}} INDEXED BY {{name}}_open
-     WHERE target_broker = :broker AND shard = :shard AND finished_at IS NULL AND deferred = 0
+     WHERE target_broker = :broker AND shard = :shard AND finished_at IS NULL AND deferred = 0 AND available_at IS NULL
      ORDER BY id
      LIMIT :ahead
 ), seen AS (

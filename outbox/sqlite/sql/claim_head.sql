@@ -7,5 +7,5 @@ UPDATE {{table}} INDEXED BY {{name}}_open
      , lock_token   = :token
      , locked_until = :now + :lease
      , isolated     = :isolated
- WHERE target_broker = :broker AND shard = :shard AND finished_at IS NULL AND deferred = 0 AND id <= :last
+ WHERE target_broker = :broker AND shard = :shard AND finished_at IS NULL AND deferred = 0 AND available_at IS NULL AND id <= :last
    AND status IN ('pending', 'failed') AND coalesce(locked_until, 0) <= :now

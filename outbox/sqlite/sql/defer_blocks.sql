@@ -3,8 +3,8 @@
 INSERT INTO {{table}}_key_blocks (block_id, block_message_id, target_broker, shard, ordering_key, wake_at, reason, since)
 SELECT id, message_id, target_broker, shard
      , CASE WHEN NOT :unordered THEN ordering_key END
-     , max(coalesce(locked_until, 0), coalesce(available_at, 0))
-     , CASE WHEN coalesce(available_at, 0) > :now THEN 'scheduled' ELSE 'backoff' END
+     , coalesce(locked_until, 0)
+     , 'backoff'
      , :now
   FROM {{table}}
  WHERE id IN (SELECT value FROM json_each(:ids))

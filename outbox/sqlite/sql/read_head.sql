@@ -5,5 +5,5 @@ SELECT id, message_id, stream, type, coalesce(ordering_key, ''), priority, conte
      , coalesce(correlation_id, ''), attempts, crashes, created_at, CASE WHEN expires_at <= :now THEN -1 WHEN expires_at < :now + 315576000000000 THEN expires_at - :now ELSE 0 END
      , CASE WHEN length(payload) > :most THEN length(payload) ELSE 0 END
   FROM {{table}} INDEXED BY {{name}}_open
- WHERE target_broker = :broker AND shard = :shard AND finished_at IS NULL AND deferred = 0 AND id <= :last
+ WHERE target_broker = :broker AND shard = :shard AND finished_at IS NULL AND deferred = 0 AND available_at IS NULL AND id <= :last
  ORDER BY id

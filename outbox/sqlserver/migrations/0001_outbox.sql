@@ -16,7 +16,7 @@ SET NUMERIC_ROUNDABORT OFF;
 CREATE TABLE {{table}} (
     id                bigint           NOT NULL IDENTITY(1, 1),
     created_at        datetime2(6)     NOT NULL CONSTRAINT {{name}}_default_created_at DEFAULT SYSUTCDATETIME(),
-    available_at      datetime2(6)     NULL, -- not before; NULL = at once
+    available_at      datetime2(6)     NULL, -- not before; NULL = at once, or admitted
     expires_at        datetime2(6)     NULL, -- end of the TTL; NULL = never
     locked_until      datetime2(6)     NULL, -- end of the lease, or of the backoff
     published_at      datetime2(6)     NULL,
@@ -80,6 +80,8 @@ CREATE TABLE {{table}} (
     -- What relays compute with.
     CONSTRAINT {{name}}_counters CHECK (attempts BETWEEN 0 AND 1048575 AND crashes BETWEEN 0 AND 1048575),
     -- An empty key would be a key here and none elsewhere; its length, because = takes spaces for nothing. NULL passes.
+    -- What is scheduled is in nobody's hands, and for five years at most.
+    CONSTRAINT {{name}}_schedule CHECK (available_at IS NULL OR (status IN (N'pending', N'failed') AND available_at <= DATEADD(HOUR, 43830, created_at))),
     CONSTRAINT {{name}}_ordering_key CHECK (DATALENGTH(ordering_key) > 0),
     -- In bytes, two for each code unit. The other texts are bounded by their types.
     CONSTRAINT {{name}}_bounds CHECK (target_broker <> N'' AND target_broker NOT LIKE N'% ' AND DATALENGTH(headers) <= 131072 AND DATALENGTH(last_error) <= 32768 AND DATALENGTH(broker_message_id) <= 1024)
@@ -92,8 +94,12 @@ ALTER TABLE {{table}} SET (LOCK_ESCALATION = DISABLE);
 -- and its predicate do not change when a row is claimed, so an entry never moves: a scan in order meets each row once.
 -- The ordering key is included, not a key column: see key_hash.
 CREATE INDEX {{name}}_open ON {{table}} (target_broker, shard, id)
-    INCLUDE (status, locked_until, available_at, ordering_key, crashes)
-    WHERE finished_at IS NULL AND deferred = 0;
+    INCLUDE (status, locked_until, ordering_key, crashes)
+    WHERE finished_at IS NULL AND deferred = 0 AND available_at IS NULL;
+
+-- Scheduled rows, which no claim sees: a relay admits those whose time has come. And the same rows for those who page through them.
+CREATE INDEX {{name}}_scheduled ON {{table}} (target_broker, shard, available_at) WHERE available_at IS NOT NULL;
+CREATE INDEX {{name}}_scheduled_ids ON {{table}} (target_broker, id) INCLUDE (status, available_at) WHERE available_at IS NOT NULL;
 
 -- The rows of a key that stand behind its block, in each of its shards.
 CREATE INDEX {{name}}_deferred_key ON {{table}} (target_broker, key_hash, shard, id)
@@ -122,7 +128,7 @@ CREATE TABLE {{table}}_key_blocks (
     block_id         bigint           NOT NULL,
     block_message_id uniqueidentifier NOT NULL,
     wake_at         datetime2(6)     NULL, -- NULL: the block is back in the claim's way; in the year 9999: an operator must act
-    reason          nvarchar(16)     COLLATE Latin1_General_100_BIN2 NOT NULL, -- backoff, scheduled, operator
+    reason          nvarchar(16)     COLLATE Latin1_General_100_BIN2 NOT NULL, -- backoff, operator
     since           datetime2(6)     NOT NULL CONSTRAINT {{name}}_blocks_default_since DEFAULT SYSUTCDATETIME(),
     key_hash        AS CONVERT(binary(32), HASHBYTES('SHA2_256', ordering_key)),
     CONSTRAINT {{name}}_blocks_pkey PRIMARY KEY CLUSTERED (block_id, shard) -- a row that was given another priority can be one in two

@@ -3,7 +3,7 @@
 -- same rows here. What was claimed is read by fetch.sql, after the commit.
 -- @broker, @shard, @window, @limit, @bytes of payload and headers, @worker, @token, @lease_seconds, @lease_micros, @shared,
 -- @unordered: locked rows are passed over, nothing waits for anything, and the shard is locked only where blocks are read,
--- @wake: read blocks that may be lifted, too; @max_blocks, @max_done, @max_followers
+-- @wake: read blocks that may be lifted, too; @max_blocks, @max_done, @max_followers, @admits
 DECLARE @simple bit = 0, @seen int = 0, @waiting int = 0;
 {{include part_declare_window}}
 {{include part_declare_blocks}}

@@ -5,6 +5,7 @@ SELECT block_id AS fanout_block
      , due
      , done
      , waits
+     , scheduled
   FROM @blocks
  WHERE done IS NOT NULL
  ORDER BY block_id;

@@ -5,6 +5,7 @@ DECLARE @blocks TABLE (
     key_hash     binary(32)    NULL,
     due          bit           NOT NULL,
     done         bit           NULL,
-    waits        bit           NULL
+    waits        bit           NULL,
+    scheduled    bit           NOT NULL DEFAULT 0
 );
 DECLARE @followers TABLE (block_id bigint NOT NULL, id bigint NOT NULL, PRIMARY KEY (block_id, id));

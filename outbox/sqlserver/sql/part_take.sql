@@ -22,8 +22,7 @@
     OUTPUT inserted.id INTO @claimed
       FROM @chosen AS c
      INNER JOIN {{table}} AS m WITH (ROWLOCK, FORCESEEK) ON m.id = c.id
-     WHERE m.status IN (N'pending', N'failed', N'processing') AND m.deferred = 0
-       AND (m.locked_until IS NULL OR m.locked_until <= @now)
-       AND (m.available_at IS NULL OR m.available_at <= @now);
+     WHERE m.status IN (N'pending', N'failed', N'processing') AND m.deferred = 0 AND m.available_at IS NULL
+       AND (m.locked_until IS NULL OR m.locked_until <= @now);
     IF @unordered = 0 AND (SELECT COUNT(*) FROM @claimed) <> (SELECT COUNT(*) FROM @chosen)
         THROW 50123, N'a row of {{table}} was changed while it was being claimed', 1;

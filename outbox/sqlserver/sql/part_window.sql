@@ -22,22 +22,26 @@
 -- ordinarily taken", because of "page-level locks are not skipped". (The documentation counts READCOMMITTEDLOCK and ROWLOCK among the hints of granularity,
 -- of which it allows one; servers take both, and queues in wide use are built on it.) NOLOCK: "exclusive locks set by other transactions do not
 -- block", at the cost of "records twice (or not at all)" where entries move: those of {{name}}_open never do.
--- Plan: two range scans of {{name}}_open, covered; one seek of {{name}}_blocks_key per row of the window, only where there are blocks.
+-- Plan: two range scans of {{name}}_open, covered; a seek of {{name}}_scheduled; one seek of {{name}}_blocks_key per row of the window, only where there are blocks.
         INSERT INTO @settled (id)
         SELECT TOP (@window) id
           FROM {{table}} WITH (INDEX({{name}}_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
-         WHERE target_broker = @broker AND shard = @shard AND finished_at IS NULL AND deferred = 0
+         WHERE target_broker = @broker AND shard = @shard AND finished_at IS NULL AND deferred = 0 AND available_at IS NULL
          ORDER BY id;
         SET @blocked = CASE WHEN EXISTS (SELECT 1
                                          FROM {{table}}_key_blocks WITH (INDEX({{name}}_blocks_wake), NOLOCK)
-                                        WHERE target_broker = @broker) THEN 1 ELSE 0 END;
+                                        WHERE target_broker = @broker)
+                              OR EXISTS (SELECT 1
+                                           FROM {{table}} WITH (INDEX({{name}}_scheduled), NOLOCK)
+                                          WHERE target_broker = @broker AND shard = @shard AND available_at IS NOT NULL AND available_at <= @now)
+                            THEN 1 ELSE 0 END;
 
         INSERT INTO @win (id, ordering_key, held, leased, waits, crashes, block_id)
         SELECT TOP (@window) m.id
              , m.ordering_key
              , CASE WHEN s.id IS NULL THEN 1 ELSE 0 END
              , CASE WHEN m.status = N'processing' THEN 1 ELSE 0 END
-             , CASE WHEN m.locked_until > @now OR m.available_at > @now THEN 1 ELSE 0 END
+             , CASE WHEN m.locked_until > @now THEN 1 ELSE 0 END
              , m.crashes
              , CASE WHEN @blocked = 1
                     THEN (SELECT w.block_id
@@ -46,5 +50,5 @@
                              AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', m.ordering_key)) AND w.shard = @shard) END
           FROM {{table}} AS m WITH (INDEX({{name}}_open), NOLOCK)
           LEFT JOIN @settled AS s ON s.id = m.id
-         WHERE m.target_broker = @broker AND m.shard = @shard AND m.finished_at IS NULL AND m.deferred = 0
+         WHERE m.target_broker = @broker AND m.shard = @shard AND m.finished_at IS NULL AND m.deferred = 0 AND m.available_at IS NULL
          ORDER BY m.id;

@@ -12,7 +12,7 @@ BEGIN TRY
     INSERT INTO @leased (id, late)
     SELECT id, CASE WHEN locked_until <= @now THEN 1 ELSE 0 END
       FROM {{table}} WITH (INDEX({{name}}_open), NOLOCK)
-     WHERE target_broker = @broker AND shard = @shard AND finished_at IS NULL AND deferred = 0
+     WHERE target_broker = @broker AND shard = @shard AND finished_at IS NULL AND deferred = 0 AND available_at IS NULL
        AND id BETWEEN @first AND @last
        AND lock_token = CONVERT(uniqueidentifier, @token) AND status = N'processing';
     IF EXISTS (SELECT 1 FROM @leased WHERE late = 1)

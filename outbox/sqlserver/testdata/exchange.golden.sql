@@ -145,7 +145,8 @@ DECLARE @blocks TABLE (
     key_hash     binary(32)    NULL,
     due          bit           NOT NULL,
     done         bit           NULL,
-    waits        bit           NULL
+    waits        bit           NULL,
+    scheduled    bit           NOT NULL DEFAULT 0
 );
 DECLARE @followers TABLE (block_id bigint NOT NULL, id bigint NOT NULL, PRIMARY KEY (block_id, id));
 DECLARE @chosen TABLE (id bigint NOT NULL PRIMARY KEY);
@@ -170,11 +171,11 @@ BEGIN TRY
     BEGIN
         INSERT INTO @blocks (block_id, ordering_key, key_hash, due, done, waits)
         SELECT found.block_id, found.ordering_key, found.key_hash, found.due
-             , CASE WHEN m.id IS NOT NULL THEN CASE WHEN m.finished_at IS NULL THEN 0 ELSE 1 END
+             , CASE WHEN m.id IS NOT NULL THEN CASE WHEN m.finished_at IS NULL AND m.available_at IS NULL THEN 0 ELSE 1 END
                     WHEN EXISTS (SELECT 1 FROM app.outbox AS dirty WITH (FORCESEEK, NOLOCK) WHERE dirty.id = found.block_id) THEN NULL
                     WHEN EXISTS (SELECT 1 FROM app.outbox AS settled WITH (READCOMMITTEDLOCK, FORCESEEK) WHERE settled.id = found.block_id) THEN NULL
                     ELSE 1 END
-             , CASE WHEN m.status IN (N'pending', N'failed') AND (m.locked_until > @now OR m.available_at > @now) THEN 1 ELSE 0 END
+             , CASE WHEN m.status IN (N'pending', N'failed') AND m.locked_until > @now THEN 1 ELSE 0 END
           FROM (SELECT block_id, ordering_key, key_hash, 1 AS due
                   FROM (SELECT TOP (@max_blocks) block_id, ordering_key, key_hash
                           FROM app.outbox_key_blocks WITH (INDEX(outbox_blocks_wake))
@@ -187,6 +188,12 @@ BEGIN TRY
                          WHERE target_broker = @broker AND shard = @shard AND wake_at IS NULL
                          ORDER BY block_id) AS back) AS found
           LEFT JOIN app.outbox AS m WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK, FORCESEEK) ON m.id = found.block_id;
+        INSERT INTO @blocks (block_id, due, done, waits, scheduled)
+        SELECT TOP (@admits) s.id, 0, 0, 0, 1
+          FROM app.outbox AS s WITH (INDEX(outbox_scheduled), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+         WHERE s.target_broker = @broker AND s.shard = @shard AND s.available_at IS NOT NULL AND s.available_at <= @now
+           AND NOT EXISTS (SELECT 1 FROM @blocks AS b WHERE b.block_id = s.id)
+         ORDER BY s.available_at;
         INSERT INTO @followers (block_id, id)
         SELECT done.block_id, follower.id
           FROM (SELECT TOP (@max_done) block_id, key_hash FROM @blocks WHERE done = 1 AND ordering_key IS NOT NULL ORDER BY block_id) AS done
@@ -207,37 +214,44 @@ BEGIN TRY
         INSERT INTO @win (id, held, leased, waits, crashes)
         SELECT TOP (@window) id, 0, CASE WHEN status = N'processing' THEN 1 ELSE 0 END, 0, crashes
           FROM app.outbox WITH (INDEX(outbox_open), UPDLOCK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
-         WHERE target_broker = @broker AND shard = @shard AND finished_at IS NULL AND deferred = 0
+         WHERE target_broker = @broker AND shard = @shard AND finished_at IS NULL AND deferred = 0 AND available_at IS NULL
            AND (locked_until IS NULL OR locked_until <= @now)
-           AND (available_at IS NULL OR available_at <= @now)
          ORDER BY id;
         IF @@ROWCOUNT < @window
             SET @waiting = (SELECT COUNT(*)
-                              FROM (SELECT TOP (20000) status, locked_until, available_at
+                              FROM (SELECT TOP (20000) status, locked_until
                                       FROM app.outbox WITH (INDEX(outbox_open), NOLOCK)
-                                     WHERE target_broker = @broker AND shard = @shard AND finished_at IS NULL AND deferred = 0
+                                     WHERE target_broker = @broker AND shard = @shard AND finished_at IS NULL AND deferred = 0 AND available_at IS NULL
                                      ORDER BY id) AS head
-                             WHERE status <> N'processing' AND (locked_until > @now OR available_at > @now));
+                             WHERE status <> N'processing' AND locked_until > @now);
         SET @blocked = CASE WHEN EXISTS (SELECT 1
                                          FROM app.outbox_key_blocks WITH (INDEX(outbox_blocks_wake), NOLOCK)
-                                        WHERE target_broker = @broker) THEN 1 ELSE 0 END;
+                                        WHERE target_broker = @broker)
+                              OR EXISTS (SELECT 1
+                                           FROM app.outbox WITH (INDEX(outbox_scheduled), NOLOCK)
+                                          WHERE target_broker = @broker AND shard = @shard AND available_at IS NOT NULL AND available_at <= @now)
+                            THEN 1 ELSE 0 END;
     END
     ELSE IF @found_version IS NOT NULL
     BEGIN
         INSERT INTO @settled (id)
         SELECT TOP (@window) id
           FROM app.outbox WITH (INDEX(outbox_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
-         WHERE target_broker = @broker AND shard = @shard AND finished_at IS NULL AND deferred = 0
+         WHERE target_broker = @broker AND shard = @shard AND finished_at IS NULL AND deferred = 0 AND available_at IS NULL
          ORDER BY id;
         SET @blocked = CASE WHEN EXISTS (SELECT 1
                                          FROM app.outbox_key_blocks WITH (INDEX(outbox_blocks_wake), NOLOCK)
-                                        WHERE target_broker = @broker) THEN 1 ELSE 0 END;
+                                        WHERE target_broker = @broker)
+                              OR EXISTS (SELECT 1
+                                           FROM app.outbox WITH (INDEX(outbox_scheduled), NOLOCK)
+                                          WHERE target_broker = @broker AND shard = @shard AND available_at IS NOT NULL AND available_at <= @now)
+                            THEN 1 ELSE 0 END;
         INSERT INTO @win (id, ordering_key, held, leased, waits, crashes, block_id)
         SELECT TOP (@window) m.id
              , m.ordering_key
              , CASE WHEN s.id IS NULL THEN 1 ELSE 0 END
              , CASE WHEN m.status = N'processing' THEN 1 ELSE 0 END
-             , CASE WHEN m.locked_until > @now OR m.available_at > @now THEN 1 ELSE 0 END
+             , CASE WHEN m.locked_until > @now THEN 1 ELSE 0 END
              , m.crashes
              , CASE WHEN @blocked = 1
                     THEN (SELECT w.block_id
@@ -246,7 +260,7 @@ BEGIN TRY
                              AND w.key_hash = CONVERT(binary(32), HASHBYTES('SHA2_256', m.ordering_key)) AND w.shard = @shard) END
           FROM app.outbox AS m WITH (INDEX(outbox_open), NOLOCK)
           LEFT JOIN @settled AS s ON s.id = m.id
-         WHERE m.target_broker = @broker AND m.shard = @shard AND m.finished_at IS NULL AND m.deferred = 0
+         WHERE m.target_broker = @broker AND m.shard = @shard AND m.finished_at IS NULL AND m.deferred = 0 AND m.available_at IS NULL
          ORDER BY m.id;
     END;
     SET @seen = (SELECT COUNT(*) FROM @win);
@@ -277,9 +291,8 @@ BEGIN TRY
     OUTPUT inserted.id INTO @claimed
       FROM @chosen AS c
      INNER JOIN app.outbox AS m WITH (ROWLOCK, FORCESEEK) ON m.id = c.id
-     WHERE m.status IN (N'pending', N'failed', N'processing') AND m.deferred = 0
-       AND (m.locked_until IS NULL OR m.locked_until <= @now)
-       AND (m.available_at IS NULL OR m.available_at <= @now);
+     WHERE m.status IN (N'pending', N'failed', N'processing') AND m.deferred = 0 AND m.available_at IS NULL
+       AND (m.locked_until IS NULL OR m.locked_until <= @now);
     IF @unordered = 0 AND (SELECT COUNT(*) FROM @claimed) <> (SELECT COUNT(*) FROM @chosen)
         THROW 50123, N'a row of app.outbox was changed while it was being claimed', 1;
     COMMIT TRANSACTION WITH (DELAYED_DURABILITY = ON);
@@ -313,6 +326,7 @@ SELECT block_id AS fanout_block
      , due
      , done
      , waits
+     , scheduled
   FROM @blocks
  WHERE done IS NOT NULL
  ORDER BY block_id;

@@ -10,4 +10,5 @@
      , m.lock_token   = NULL
      , m.isolated     = FALSE
      , m.deferred     = FALSE
+     , m.available_at = NULL
      , m.last_error   = CONCAT(@error, '"', DATE_FORMAT(UTC_TIMESTAMP(6), '%Y-%m-%dT%H:%i:%s.%f'), 'Z","attempt":', m.attempts, '}')

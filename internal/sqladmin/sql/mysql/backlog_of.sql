@@ -4,7 +4,7 @@
 -- looked for that is not deferred, and before it or claimed. And do the low-water marks hold by which this goes? @broker; the marks: @floor_0
 -- and so on, or a number below all ids; @late_0 and so on, lists of rows below them; @versions, a list with -1 for no mark; @server: see
 -- name_session.sql, empty where there is no mark at all
--- Plan: reads a bounded number of rows of each shard of {{name}}_queue, and in {{name}}_blocks_wake the first entries of each shard whose
+-- Plan: reads a bounded number of rows of each shard of {{name}}_queue, the first entry of each in {{name}}_scheduled, and in {{name}}_blocks_wake the first entries of each shard whose
 -- wake-up has come, and those without one, with their rows by primary key and, of those whose rows are done, one entry of {{name}}_held; a
 -- probe of {{name}}_blocks_key for the first row of each key; the late rows and the shards by primary key.
 SELECT CASE WHEN EXISTS (SELECT 1 FROM {{table}}_pauses WHERE target_broker = @broker) THEN 0

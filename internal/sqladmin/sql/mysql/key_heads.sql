@@ -4,7 +4,7 @@
 -- Plan: one bounded range scan of {{name}}_queue.
 SELECT head.ordering_key, head.id, head.claimed
   FROM (SELECT m.ordering_key, m.id
-             , m.status = 'processing' AND (COALESCE(m.locked_until > UTC_TIMESTAMP(6), FALSE) OR COALESCE(m.available_at > UTC_TIMESTAMP(6), FALSE)) AS claimed
+             , m.status = 'processing' AND COALESCE(m.locked_until > UTC_TIMESTAMP(6), FALSE) AS claimed
           FROM {{table}} AS m FORCE INDEX ({{name}}_queue)
          WHERE m.target_broker = @broker AND m.queue = @shard AND m.finished_at IS NULL
          ORDER BY m.id

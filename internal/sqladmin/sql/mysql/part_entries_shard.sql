@@ -1,5 +1,2 @@
-(SELECT shard, ordering_key, block_id, reason, TRUE AS operator FROM {{table}}_key_blocks FORCE INDEX ({{name}}_blocks_wake)
+(SELECT shard, ordering_key, block_id, reason FROM {{table}}_key_blocks FORCE INDEX ({{name}}_blocks_wake)
   WHERE target_broker = @broker AND shard = {{shard}} AND wake_at = '9999-12-31' ORDER BY block_id LIMIT @limit)
- UNION ALL
-(SELECT shard, ordering_key, block_id, reason, FALSE FROM {{table}}_key_blocks FORCE INDEX ({{name}}_blocks_wake)
-  WHERE target_broker = @broker AND shard = {{shard}} AND wake_at > UTC_TIMESTAMP(6) AND wake_at < '9999-12-31' ORDER BY wake_at LIMIT @limit)

@@ -1,4 +1,4 @@
--- Rows of a broker that may be stranded: with @heads those among the first 1,000 of each shard that are not deferred whose lease or schedule never
+-- Rows of a broker that may be stranded: with @heads those among the first 1,000 of each shard that are not deferred whose lease never
 -- ends, and then @limit deferred rows, by id. The first column tells the latter. @broker, @heads, @after_id behind which deferred rows are read, @limit
 -- Plan: range scans of {{name}}_queue that stop after so many rows.
 SELECT found.page, m.id, {{uuid m.message_id}}, m.status, m.type, m.ordering_key, m.shard, m.deferred <> 0, {{micros m.created_at}}

@@ -22,7 +22,7 @@ WITH held AS MATERIALIZED (
       FROM generate_series(0, 11) AS n (shard)
      CROSS JOIN LATERAL (SELECT m.ordering_key, m.id, row_number() OVER (ORDER BY m.id) AS place
                            FROM {{table}} AS m
-                          WHERE m.target_broker = @broker AND m.shard = n.shard AND m.finished_at IS NULL AND NOT m.deferred
+                          WHERE m.target_broker = @broker AND m.shard = n.shard AND m.finished_at IS NULL AND NOT m.deferred AND m.available_at IS NULL
                           ORDER BY m.id
                           LIMIT 1000) AS head
 ), listed AS (

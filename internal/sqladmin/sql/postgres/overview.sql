@@ -3,37 +3,35 @@
 -- Which open rows are pending is not read: they are what is neither claimed nor has failed. Only the head of a shard can be claimed: its
 -- first 1,000 rows are read, and 4,000 where much of them is claimed; claims look no further, but for the moment before what fills the
 -- head is deferred. The oldest row is that of the heads and of as many deferred ones. A failed row without an error counts as pending.
--- What is scheduled counts among the rows of the heads only; see entries.sql for the others. What no operator has acknowledged counts among the
+-- What no operator has acknowledged counts among the
 -- newest abandoned rows. @broker, @limit
--- Plan, with settings_browse.sql: bounded range scans of {{name}}_open, {{name}}_deferred, {{name}}_published, {{name}}_abandoned and
+-- Plan, with settings_browse.sql: bounded range scans of {{name}}_open, {{name}}_deferred, {{name}}_scheduled_ids, {{name}}_published, {{name}}_abandoned and
 -- {{name}}_failing, by the index alone, where vacuum has passed since, but for the heads, the failing ones, the abandoned ones and as many deferred ones.
 SELECT CASE WHEN failing.looked >= @limit::bigint + 1000 THEN newest.pending
-            ELSE greatest(0, opened.n + deferred.n - hand.processing - failing.failed) END
-     , failing.looked >= @limit + 1000 OR opened.n >= @limit + 1000 + hand.processing + failing.failed OR deferred.n >= @limit + 1000 OR hand.cut
+            ELSE greatest(0, opened.n + deferred.n + scheduled.n - hand.processing - failing.failed) END
+     , failing.looked >= @limit + 1000 OR opened.n >= @limit + 1000 + hand.processing + failing.failed OR deferred.n >= @limit + 1000 OR scheduled.n >= @limit + 1000 OR hand.cut
      , hand.processing, hand.cut
      , failing.failed, failing.looked >= @limit + 1000
      , gone.published, gone.abandoned, deferred.n
      , greatest(0, coalesce((extract(epoch FROM statement_timestamp() - least(hand.oldest, deferred.oldest)) * 1000000)::bigint, 0))
      , gone.last_published
      , latest.last_error
-     , hand.scheduled, gone.unacknowledged
+     , scheduled.ahead, gone.unacknowledged
   FROM (SELECT sum(coalesce(deep.processing, head.processing))::bigint AS processing
                           , bool_or(coalesce(deep.cut, false)) AS cut
                           , min(head.oldest) AS oldest
-                          , sum(head.scheduled)::bigint AS scheduled
                        FROM generate_series(0, 11) AS n (shard)
                       CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE status = 'processing') AS processing
                                                  -- Claims go past what waits: more may be claimed further down unless most of the last
                                                  -- quarter could be claimed, and none of it is claimed.
                                                , count(*) = 1000
-                                                 AND (count(*) FILTER (WHERE place > 750 AND greatest(locked_until, available_at) > statement_timestamp()) > 125
+                                                 AND (count(*) FILTER (WHERE place > 750 AND locked_until > statement_timestamp()) > 125
                                                       OR max(place) FILTER (WHERE status = 'processing') > 750) AS cut
                                                , min(created_at) FILTER (WHERE isfinite(created_at)) AS oldest
-                                               , count(*) FILTER (WHERE status <> 'processing' AND available_at > statement_timestamp()) AS scheduled
-                                            FROM (SELECT m.status, m.created_at, m.locked_until, m.available_at, row_number() OVER (ORDER BY m.id) AS place
+                                            FROM (SELECT m.status, m.created_at, m.locked_until, row_number() OVER (ORDER BY m.id) AS place
                                                     FROM {{table}} AS m
                                                    WHERE m.target_broker = @broker AND m.shard = n.shard
-                                                     AND m.finished_at IS NULL AND NOT m.deferred
+                                                     AND m.finished_at IS NULL AND NOT m.deferred AND m.available_at IS NULL
                                                    ORDER BY m.id
                                                    LIMIT 1000) AS first) AS head
                       CROSS JOIN LATERAL (SELECT CASE WHEN head.cut THEN count(*) FILTER (WHERE status = 'processing') END AS processing
@@ -41,7 +39,7 @@ SELECT CASE WHEN failing.looked >= @limit::bigint + 1000 THEN newest.pending
                                             FROM (SELECT m.status, row_number() OVER (ORDER BY m.id) AS place
                                                     FROM {{table}} AS m
                                                    WHERE m.target_broker = @broker AND m.shard = n.shard
-                                                     AND m.finished_at IS NULL AND NOT m.deferred AND head.cut
+                                                     AND m.finished_at IS NULL AND NOT m.deferred AND m.available_at IS NULL AND head.cut
                                                    ORDER BY m.id
                                                    LIMIT 4000) AS first) AS deep) AS hand
  CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE status = 'failed') AS failed, count(*) AS looked
@@ -52,24 +50,30 @@ SELECT CASE WHEN failing.looked >= @limit::bigint + 1000 THEN newest.pending
                               LIMIT @limit + 1000) AS last) AS failing
  CROSS JOIN LATERAL (SELECT count(*) AS n
                        FROM (SELECT FROM {{table}} AS m
-                              WHERE m.target_broker = @broker AND m.finished_at IS NULL AND NOT m.deferred
+                              WHERE m.target_broker = @broker AND m.finished_at IS NULL AND NOT m.deferred AND m.available_at IS NULL
                               ORDER BY m.shard, m.id
                               LIMIT @limit + 1000 + hand.processing + failing.failed) AS first) AS opened
  CROSS JOIN LATERAL (SELECT (SELECT count(*) FROM (SELECT FROM {{table}} AS m
-                                                    WHERE m.target_broker = @broker AND m.finished_at IS NULL AND m.deferred AND m.shard >= 0
+                                                    WHERE m.target_broker = @broker AND m.finished_at IS NULL AND m.deferred AND m.shard >= 0 AND m.available_at IS NULL
                                                     ORDER BY m.id
                                                     LIMIT @limit + 1000) AS first) AS n
                           , (SELECT min(created_at) FILTER (WHERE isfinite(created_at))
                                FROM (SELECT m.created_at
                                        FROM {{table}} AS m
-                                      WHERE m.target_broker = @broker AND m.finished_at IS NULL AND m.deferred AND m.shard >= 0
+                                      WHERE m.target_broker = @broker AND m.finished_at IS NULL AND m.deferred AND m.shard >= 0 AND m.available_at IS NULL
                                       ORDER BY m.id
                                       LIMIT 1000) AS first) AS oldest) AS deferred
+ CROSS JOIN LATERAL (SELECT count(*) AS n, count(*) FILTER (WHERE available_at > statement_timestamp()) AS ahead
+                       FROM (SELECT m.available_at
+                               FROM {{table}} AS m
+                              WHERE m.target_broker = @broker AND m.available_at IS NOT NULL
+                              ORDER BY m.id
+                              LIMIT @limit + 1000) AS first) AS scheduled
        -- With too many failed rows to count, those that are pending cannot be told by what is left: they are looked at.
  CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE status = 'pending') AS pending
                        FROM (SELECT m.status
                                FROM {{table}} AS m
-                              WHERE m.target_broker = @broker AND m.finished_at IS NULL AND NOT m.deferred
+                              WHERE m.target_broker = @broker AND m.finished_at IS NULL AND NOT m.deferred AND m.available_at IS NULL
                                 AND failing.looked >= @limit + 1000
                               ORDER BY m.shard DESC, m.id DESC
                               LIMIT @limit + 1000) AS last) AS newest

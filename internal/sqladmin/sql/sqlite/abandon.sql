@@ -9,5 +9,6 @@ UPDATE {{table}}
      , lock_token   = NULL
      , isolated     = 0
      , deferred     = 0
+     , available_at = NULL
      , last_error   = @error || strftime('"%Y-%m-%dT%H:%M:%S', @now / 1000000, 'unixepoch') || printf('.%06dZ","attempt":%d}', @now % 1000000, attempts)
  WHERE id IN (SELECT value FROM json_each(@ids))

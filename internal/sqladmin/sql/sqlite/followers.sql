@@ -10,11 +10,11 @@ WITH holder AS MATERIALIZED (
 ), head AS MATERIALIZED (
     SELECT shard, ordering_key, id
       FROM (SELECT shard, ordering_key, id FROM {{table}} INDEXED BY {{name}}_open
-             WHERE target_broker = @broker AND shard = 0 AND finished_at IS NULL AND deferred = 0 ORDER BY id LIMIT 10000)
+             WHERE target_broker = @broker AND shard = 0 AND finished_at IS NULL AND deferred = 0 AND available_at IS NULL ORDER BY id LIMIT 10000)
      UNION ALL
     SELECT shard, ordering_key, id
       FROM (SELECT shard, ordering_key, id FROM {{table}} INDEXED BY {{name}}_open
-             WHERE target_broker = @broker AND shard = 1 AND finished_at IS NULL AND deferred = 0 ORDER BY id LIMIT 10000)
+             WHERE target_broker = @broker AND shard = 1 AND finished_at IS NULL AND deferred = 0 AND available_at IS NULL ORDER BY id LIMIT 10000)
 ), long AS MATERIALIZED (
     SELECT shard FROM head GROUP BY shard HAVING count(*) >= 10000
 ), open AS MATERIALIZED (

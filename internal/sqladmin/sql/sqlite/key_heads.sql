@@ -4,9 +4,9 @@
 -- Plan: one bounded range scan of {{name}}_open.
 SELECT head.ordering_key, head.id, head.claimed
   FROM (SELECT m.ordering_key, m.id
-             , m.status = 'processing' AND max(coalesce(m.locked_until, 0), coalesce(m.available_at, 0)) > @now AS claimed
+             , m.status = 'processing' AND coalesce(m.locked_until, 0) > @now AS claimed
           FROM {{table}} AS m INDEXED BY {{name}}_open
-         WHERE m.target_broker = @broker AND m.shard = @shard AND m.finished_at IS NULL AND m.deferred = 0
+         WHERE m.target_broker = @broker AND m.shard = @shard AND m.finished_at IS NULL AND m.deferred = 0 AND m.available_at IS NULL
          ORDER BY m.id
          LIMIT 1000) AS head
  WHERE head.ordering_key IN (SELECT value FROM json_each(@keys))

@@ -1,24 +1,29 @@
 -- Where one broker stands: the counts of each status, those of open rows with whether there may be more; the deferred rows; the age of the
 -- oldest open row in microseconds; when a row was published last; the last error, whose time stands in its JSON (texts that are no such
--- JSON come last). No more rows than @limit and one are read in each shard, among the deferred rows, among those that have an error, and
--- of each status that is final. What is scheduled counts among the rows of the shards only; see entries.sql for the others. What no operator has
+-- JSON come last). No more rows than @limit and one are read in each shard, among the deferred rows, the scheduled ones, among those that have an error, and
+-- of each status that is final. What no operator has
 -- acknowledged counts among the newest abandoned rows. @now, @broker, @limit
--- Plan: range scans of {{name}}_open, {{name}}_deferred_key, {{name}}_failing and {{name}}_finished that stop after so many rows.
+-- Plan: range scans of {{name}}_open, {{name}}_deferred_key, {{name}}_scheduled_ids, {{name}}_failing and {{name}}_finished that stop after so many rows.
 WITH open AS MATERIALIZED (
-    SELECT shard, status, created_at, available_at
-      FROM (SELECT shard, status, created_at, available_at FROM {{table}} INDEXED BY {{name}}_open
-             WHERE target_broker = @broker AND shard = 0 AND finished_at IS NULL AND deferred = 0 ORDER BY id LIMIT @limit + 1)
+    SELECT shard, status, created_at
+      FROM (SELECT shard, status, created_at FROM {{table}} INDEXED BY {{name}}_open
+             WHERE target_broker = @broker AND shard = 0 AND finished_at IS NULL AND deferred = 0 AND available_at IS NULL ORDER BY id LIMIT @limit + 1)
      UNION ALL
-    SELECT shard, status, created_at, available_at
-      FROM (SELECT shard, status, created_at, available_at FROM {{table}} INDEXED BY {{name}}_open
-             WHERE target_broker = @broker AND shard = 1 AND finished_at IS NULL AND deferred = 0 ORDER BY id LIMIT @limit + 1)
+    SELECT shard, status, created_at
+      FROM (SELECT shard, status, created_at FROM {{table}} INDEXED BY {{name}}_open
+             WHERE target_broker = @broker AND shard = 1 AND finished_at IS NULL AND deferred = 0 AND available_at IS NULL ORDER BY id LIMIT @limit + 1)
      UNION ALL
-    SELECT shard, status, created_at, available_at
-      FROM (SELECT shard, status, created_at, available_at FROM {{table}} INDEXED BY {{name}}_open
-             WHERE target_broker = @broker AND shard = 2 AND finished_at IS NULL AND deferred = 0 ORDER BY id LIMIT @limit + 1)
+    SELECT shard, status, created_at
+      FROM (SELECT shard, status, created_at FROM {{table}} INDEXED BY {{name}}_open
+             WHERE target_broker = @broker AND shard = 2 AND finished_at IS NULL AND deferred = 0 AND available_at IS NULL ORDER BY id LIMIT @limit + 1)
+), scheduled AS MATERIALIZED (
+    SELECT status, available_at FROM {{table}} INDEXED BY {{name}}_scheduled_ids
+     WHERE target_broker = @broker AND available_at IS NOT NULL
+     ORDER BY id
+     LIMIT @limit + 1
 ), deferred_rows AS MATERIALIZED (
     SELECT status, created_at FROM {{table}} INDEXED BY {{name}}_deferred_key
-     WHERE target_broker = @broker AND deferred = 1 AND finished_at IS NULL
+     WHERE target_broker = @broker AND deferred = 1 AND finished_at IS NULL AND available_at IS NULL
      LIMIT @limit + 1
 ), failing AS MATERIALIZED (
     SELECT id, status FROM {{table}} INDEXED BY {{name}}_failing
@@ -42,7 +47,8 @@ WITH open AS MATERIALIZED (
          , (SELECT count(*) FROM failing) AS failing
 )
 SELECT (SELECT count(*) FROM open WHERE status = 'pending') + (SELECT count(*) FROM deferred_rows WHERE status = 'pending')
-     , seen.fullest > @limit OR seen.deferred > @limit
+       + (SELECT count(*) FROM scheduled WHERE status = 'pending')
+     , seen.fullest > @limit OR seen.deferred > @limit OR (SELECT count(*) FROM scheduled) > @limit
      , (SELECT count(*) FROM open WHERE status = 'processing')
      , seen.fullest > @limit
      , (SELECT count(*) FROM failing WHERE status = 'failed')
@@ -58,7 +64,7 @@ SELECT (SELECT count(*) FROM open WHERE status = 'pending') + (SELECT count(*) F
      , (SELECT last_error FROM failed
          ORDER BY CASE WHEN json_valid(last_error) THEN json_extract(last_error, '$.at') END DESC, id DESC -- NULL sorts lowest
          LIMIT 1)
-     , (SELECT count(*) FROM open WHERE status <> 'processing' AND available_at > @now)
+     , (SELECT count(*) FROM scheduled WHERE available_at > @now)
      , (SELECT count(*)
           FROM (SELECT last_error FROM {{table}} INDEXED BY {{name}}_finished
                  WHERE target_broker = @broker AND status = 'abandoned' AND finished_at IS NOT NULL

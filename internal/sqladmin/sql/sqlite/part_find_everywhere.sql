@@ -4,11 +4,15 @@ SELECT m.id, lower(m.message_id), m.target_broker
   FROM (
         SELECT id, message_id, target_broker, status, type, ordering_key, aggregate_type, aggregate_id, correlation_id, tenant_id, last_error, created_at, locked_until, available_at, deferred, shard
           FROM {{table}} INDEXED BY {{name}}_open
-         WHERE finished_at IS NULL AND deferred = 0 AND EXISTS (SELECT 1 FROM json_each(@statuses) WHERE value IN ('pending', 'processing', 'failed'))
+         WHERE finished_at IS NULL AND deferred = 0 AND available_at IS NULL AND EXISTS (SELECT 1 FROM json_each(@statuses) WHERE value IN ('pending', 'processing', 'failed'))
          UNION ALL
         SELECT id, message_id, target_broker, status, type, ordering_key, aggregate_type, aggregate_id, correlation_id, tenant_id, last_error, created_at, locked_until, available_at, deferred, shard
           FROM {{table}} INDEXED BY {{name}}_deferred_key
-         WHERE finished_at IS NULL AND deferred = 1 AND EXISTS (SELECT 1 FROM json_each(@statuses) WHERE value IN ('pending', 'processing', 'failed'))
+         WHERE finished_at IS NULL AND deferred = 1 AND available_at IS NULL AND EXISTS (SELECT 1 FROM json_each(@statuses) WHERE value IN ('pending', 'processing', 'failed'))
+         UNION ALL
+        SELECT id, message_id, target_broker, status, type, ordering_key, aggregate_type, aggregate_id, correlation_id, tenant_id, last_error, created_at, locked_until, available_at, deferred, shard
+          FROM {{table}} INDEXED BY {{name}}_scheduled_ids
+         WHERE available_at IS NOT NULL AND EXISTS (SELECT 1 FROM json_each(@statuses) WHERE value IN ('pending', 'processing', 'failed'))
          UNION ALL
         SELECT id, message_id, target_broker, status, type, ordering_key, aggregate_type, aggregate_id, correlation_id, tenant_id, last_error, created_at, locked_until, available_at, deferred, shard
           FROM {{table}} INDEXED BY {{name}}_finished

@@ -18,6 +18,7 @@ BEGIN TRY
          , lock_token   = NULL
          , isolated     = 0
          , deferred     = 0
+         , available_at = NULL
          , last_error   = CONCAT(@error, m.attempts, N'}')
       FROM @listed AS l
      INNER JOIN {{table}} AS m WITH (ROWLOCK, FORCESEEK) ON m.id = l.id;

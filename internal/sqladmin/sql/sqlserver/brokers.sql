@@ -1,4 +1,4 @@
--- The brokers that have rows, whatever their status, by name: by hopping from one to the next in {{name}}_open, {{name}}_deferred_key and
+-- The brokers that have rows, whatever their status, by name: by hopping from one to the next in {{name}}_open, {{name}}_deferred_key, {{name}}_scheduled_ids and
 -- {{name}}_finished. A dirty read: it does not wait for locks.
 -- @most names: whoever may write rows may invent as many as there are rows.
 DECLARE @names TABLE (name nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
@@ -8,11 +8,15 @@ BEGIN
     SET @name = (SELECT MIN(later.target_broker)
                    FROM (SELECT MIN(target_broker) AS target_broker
                            FROM {{table}} WITH (INDEX({{name}}_open), NOLOCK)
-                          WHERE finished_at IS NULL AND deferred = 0 AND target_broker > @name
+                          WHERE finished_at IS NULL AND deferred = 0 AND available_at IS NULL AND target_broker > @name
                           UNION ALL
                          SELECT MIN(target_broker)
                            FROM {{table}} WITH (INDEX({{name}}_deferred_key), NOLOCK)
                           WHERE finished_at IS NULL AND deferred = 1 AND target_broker > @name
+                          UNION ALL
+                         SELECT MIN(target_broker)
+                           FROM {{table}} WITH (INDEX({{name}}_scheduled_ids), NOLOCK)
+                          WHERE available_at IS NOT NULL AND target_broker > @name
                           UNION ALL
                          SELECT MIN(target_broker)
                            FROM {{table}} WITH (INDEX({{name}}_finished), NOLOCK)

@@ -9,7 +9,7 @@ SELECT ROW_NUMBER() OVER (ORDER BY o.id DESC), o.id, o.status
                  CROSS APPLY (SELECT TOP (@scan + 1) m.id, m.status
                                 FROM {{table}} AS m WITH (INDEX({{name}}_open), FORCESEEK, READCOMMITTEDLOCK, READPAST, ROWLOCK)
                                WHERE m.target_broker = @broker AND m.shard = shards.shard AND m.id < @after_id
-                                 AND m.finished_at IS NULL AND m.deferred = 0
+                                 AND m.finished_at IS NULL AND m.deferred = 0 AND m.available_at IS NULL
                                ORDER BY m.id DESC) AS head) AS entry
          ORDER BY entry.id DESC) AS o;
 {{include part_list_end}}

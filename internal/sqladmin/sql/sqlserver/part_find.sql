@@ -2,7 +2,7 @@
 -- again under the locks. Rows that another transaction is writing at this moment are passed over.
 -- @limit, @broker or '', @statuses a JSON list, @message_ids a JSON list, none = any, and what part_find_where.sql
 -- uses
--- Plan: one scan for each index that the statuses need ({{name}}_open and {{name}}_deferred_key, {{name}}_finished), within the
+-- Plan: one scan for each index that the statuses need ({{name}}_open, {{name}}_deferred_key and {{name}}_scheduled_ids, {{name}}_finished), within the
 -- broker where one is named, and a lookup per row; seeks of {{name}}_once where message ids are. It is planned for its
 -- arguments each time (RECOMPILE), so that what is not asked for costs nothing.
 DECLARE @found TABLE (id bigint NOT NULL PRIMARY KEY, message_id uniqueidentifier NOT NULL, target_broker nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL);
@@ -28,11 +28,15 @@ INSERT INTO @found (id, message_id, target_broker)
 SELECT TOP (@limit) m.id, m.message_id, m.target_broker
   FROM (SELECT id, message_id, target_broker, status, type, ordering_key, aggregate_type, aggregate_id, correlation_id, tenant_id, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
           FROM {{table}} WITH (INDEX({{name}}_open), READCOMMITTEDLOCK, READPAST, ROWLOCK)
-         WHERE @open = 1 AND finished_at IS NULL AND deferred = 0 AND (@broker = N'' OR target_broker = @broker)
+         WHERE @open = 1 AND finished_at IS NULL AND deferred = 0 AND available_at IS NULL AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
         SELECT id, message_id, target_broker, status, type, ordering_key, aggregate_type, aggregate_id, correlation_id, tenant_id, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
           FROM {{table}} WITH (INDEX({{name}}_deferred_key), READCOMMITTEDLOCK, READPAST, ROWLOCK)
-         WHERE @open = 1 AND finished_at IS NULL AND deferred = 1 AND (@broker = N'' OR target_broker = @broker)
+         WHERE @open = 1 AND finished_at IS NULL AND deferred = 1 AND available_at IS NULL AND (@broker = N'' OR target_broker = @broker)
+         UNION ALL
+        SELECT id, message_id, target_broker, status, type, ordering_key, aggregate_type, aggregate_id, correlation_id, tenant_id, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
+          FROM {{table}} WITH (INDEX({{name}}_scheduled_ids), READCOMMITTEDLOCK, READPAST, ROWLOCK)
+         WHERE @open = 1 AND available_at IS NOT NULL AND (@broker = N'' OR target_broker = @broker)
          UNION ALL
         SELECT id, message_id, target_broker, status, type, ordering_key, aggregate_type, aggregate_id, correlation_id, tenant_id, last_error, created_at, locked_until, available_at, deferred, shard, key_hash
           FROM {{table}} WITH (INDEX({{name}}_finished), READCOMMITTEDLOCK, READPAST, ROWLOCK)
