@@ -2,7 +2,6 @@ package mysql
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/dbtable"
 	"github.com/gorm-fanout/fanout/internal/schemacheck"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 )
 
 // keySlots is how many rows the table of key slots has.
@@ -122,11 +122,12 @@ const scratchPatience = 10 * time.Second
 
 // CompareWithScratch implements driver.Store. The scratch is a database, which is dropped afterwards.
 func (s *Store) CompareWithScratch(ctx context.Context) ([]string, error) {
-	scratch, err := New(s.db, "fanout_scratch_"+strings.ToLower(rand.Text()[:12])+"."+dbtable.Bare(s.table))
+	database := driver.ScratchName()
+	scratch, err := New(s.db, database+"."+dbtable.Bare(s.table))
 	if err != nil {
 		return nil, err
 	}
-	want, err := scratch.made(ctx)
+	want, err := scratch.made(ctx, database)
 	if numbered(err, 1044, 1142, 1227) {
 		err = fmt.Errorf("%w: the user needs all rights on `fanout\\_scratch\\_%%`.*", err)
 	}
@@ -141,13 +142,12 @@ func (s *Store) CompareWithScratch(ctx context.Context) ([]string, error) {
 	return schemacheck.TextDifferences(want, live), nil
 }
 
-// made makes the tables in a database of their own, reads them and drops it.
-func (s *Store) made(ctx context.Context) (facts schemacheck.Facts, err error) {
+// made makes the tables in a new database, reads them and drops it.
+func (s *Store) made(ctx context.Context, database string) (facts schemacheck.Facts, err error) {
 	steps, err := Migrations(s.table)
 	if err != nil {
 		return nil, err
 	}
-	database, _, _ := strings.Cut(s.table, ".")
 	if _, err := s.db.ExecContext(ctx, "CREATE DATABASE "+database); err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package sqlserver
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/gorm-fanout/fanout/internal/schemacheck"
 	"github.com/gorm-fanout/fanout/internal/sqltx"
+	"github.com/gorm-fanout/fanout/internal/store/driver"
 )
 
 // wanted are the facts of this store's tables.
@@ -75,8 +75,7 @@ var errRollBack = errors.New("roll back")
 // CompareWithScratch implements driver.Store. The scratch tables stand beside the store's own, since
 // constraints are named per schema, in a transaction that is rolled back.
 func (s *Store) CompareWithScratch(ctx context.Context) ([]string, error) {
-	bare := bareName(s.table)
-	name := "fanout_scratch_" + strings.ToLower(rand.Text()[:12])
+	bare, name := bareName(s.table), driver.ScratchName()
 	scratch, err := New(s.db, strings.TrimSuffix(s.table, bare)+name)
 	if err != nil {
 		return nil, err

@@ -1,7 +1,9 @@
 package driver
 
 import (
+	"crypto/rand"
 	"slices"
+	"strings"
 
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
@@ -49,3 +51,6 @@ func (l LiveSchema) Err(steps []Migration) error {
 		return &admin.SchemaError{Differences: differences, Remedy: remedyByHand}
 	}
 }
+
+// ScratchName returns a fresh name for what [Store.CompareWithScratch] makes.
+func ScratchName() string { return "fanout_scratch_" + strings.ToLower(rand.Text()[:12]) }
