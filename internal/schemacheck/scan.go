@@ -95,14 +95,15 @@ func at(tokens []Token, n int) Token {
 // from are the tokens from one on.
 func from(tokens []Token, n int) []Token { return tokens[min(n, len(tokens)):] }
 
-// Text joins tokens again, each comment and each run of blanks being one space.
+// Text joins tokens again, each comment and each run of blanks being one space. It drops the backticks of
+// MySQL, which a session can have left out when it made the table (sql_quote_show_create).
 func Text(tokens []Token) string {
 	var b strings.Builder
 	for i, token := range tokens {
 		if i > 0 && token.Space {
 			b.WriteByte(' ')
 		}
-		b.WriteString(token.Text)
+		b.WriteString(strings.Trim(token.Text, "`"))
 	}
 	return b.String()
 }

@@ -145,7 +145,7 @@ column at
   nullable: yes
 column n
   type: tinyint
-  generated: case when ` + "`id`" + ` is null then 1 end
+  generated: case when id is null then 1 end
   extra: stored generated
   nullable: yes
 index PRIMARY
@@ -159,10 +159,10 @@ index box_n
   columns: n
   ignored: yes
 constraint box_c
-  check: (` + "`id`" + ` <> 1)
+  check: (id <> 1)
   enforced: yes
 constraint box_d
-  check: (` + "`id`" + ` <> '2')
+  check: (id <> '2')
   enforced: no`},
 		{schemacheck.SQLServer, `
 			SET ANSI_NULLS ON;
