@@ -85,7 +85,7 @@ func (s *Store) catalog(ctx context.Context, table, owner string) (live schemach
 	return live, err
 }
 
-// statement reads the rest out of the statement that would make a table. It holds expressions as the
+// statement reads the rest from the statement that would make a table. It holds expressions as the
 // server would read them again; information_schema has them with escapes that differ from version to
 // version, or shows them to owners alone.
 func (s *Store) statement(ctx context.Context, table string, into *schemacheck.Reading) error {
@@ -148,16 +148,18 @@ func (s *Store) made(ctx context.Context, database string) (facts schemacheck.Fa
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.db.ExecContext(ctx, "CREATE DATABASE "+database); err != nil {
-		return nil, err
-	}
-	defer func() {
+	created := false
+	defer func() { // also where the server creates it and the answer is lost
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), scratchPatience)
 		defer cancel()
-		if _, problem := s.db.ExecContext(ctx, "DROP DATABASE "+database); problem != nil {
+		if _, problem := s.db.ExecContext(ctx, "DROP DATABASE IF EXISTS "+database); problem != nil && created {
 			err = errors.Join(err, fmt.Errorf("drop the database %s: %w", database, problem))
 		}
 	}()
+	if _, err := s.db.ExecContext(ctx, "CREATE DATABASE "+database); err != nil {
+		return nil, err
+	}
+	created = true
 	for _, step := range steps {
 		for _, part := range parts(step) {
 			if _, err := s.db.ExecContext(ctx, part.SQL); err != nil {

@@ -135,7 +135,7 @@ func differences(t *table) []string {
 	return schema.Differences
 }
 
-// The check names each change by hand, and ignores what is none of our business.
+// The check names each change by hand, and ignores further objects.
 func testSpoils(t *table) {
 	known := t.spoil(spoils, func() []string { return differences(t) })
 	require.NotEmpty(t, known)
@@ -152,7 +152,7 @@ func testRewordings(t *table) {
 	})
 }
 
-// spoil does all to a table that is as it should be, and returns what is found in the end.
+// spoil applies the cases in turn to an intact table, and returns all differences that they make.
 func (t *table) spoil(cases map[outbox.Dialect][]spoil, find func() []string) (known []string) {
 	require.Empty(t, find())
 	for _, spoil := range cases[t.Store.Dialect()] {
