@@ -24,9 +24,9 @@ func validateCommand() *cobra.Command {
 		Use:   "validate",
 		Short: "Check the configuration, the databases with their schema, and the brokers",
 		Long: "Check the configuration, the databases with their schema, and the brokers. All problems are reported, not just\n" +
-			"the first; a relay would not start with any of them. How a database is set up, rows without a processor and a\n" +
-			"broker that cannot be reached can be warnings: a relay starts in spite of them. With --strict each of these is\n" +
-			"a failure, with exit code 1. With --offline only the configuration is read.\n\n" +
+			"the first; a relay would not start with any of them. How a database is set up, expressions in the schema that were\n" +
+			"changed, rows without a processor and a broker that cannot be reached can be warnings: a relay starts in spite of\n" +
+			"them. With --strict each of these is a failure, with exit code 1. With --offline only the configuration is read.\n\n" +
 			"Brokers that can tell are asked whether they take messages for the destinations that are known: those of the newest\n" +
 			"rows, those that the configuration names without a placeholder, and those of --destination.",
 		Example: "  fanout validate --strict\n  fanout validate --strict --destination default=ordering::order --destination partner=acme.orders",

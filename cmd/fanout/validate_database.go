@@ -43,6 +43,7 @@ func checkDatabase(cmd *cobra.Command, cfg *config.Config, name string, known de
 		return warnings, fmt.Errorf("database %s: %w", name, spellOut(err))
 	}
 	cmd.Printf("database %s: the schema is up to date\n", name)
+	warnings += compareTexts(cmd, name, store)
 	unknown, err := relay.UnknownBrokers(ctx, store, cfg.BrokerNames())
 	for _, broker := range unknown {
 		cmd.PrintErrf("warning: database %s: rows wait for broker %q, which is not configured: no processor delivers them\n", name, broker)
@@ -65,6 +66,29 @@ func checkDatabase(cmd *cobra.Command, cfg *config.Config, name string, known de
 		return warnings, fmt.Errorf("database %s: %w", name, err)
 	}
 	return warnings, nil
+}
+
+// scratchTimeout bounds the comparison with a scratch schema, which a server has to make.
+const scratchTimeout = 30 * time.Second
+
+// scratcher is a store of the library.
+type scratcher interface {
+	CompareWithScratch(ctx context.Context) ([]string, error)
+}
+
+// compareTexts prints and counts the differences that keep no relay from starting.
+func compareTexts(cmd *cobra.Command, name string, store scratcher) (warnings int) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), scratchTimeout)
+	defer cancel()
+	differences, err := store.CompareWithScratch(ctx)
+	if err != nil {
+		cmd.Printf("database %s: defaults, generated columns, CHECK constraints and predicates of indexes were not compared: %s\n", name, printable(err.Error()))
+		return 0
+	}
+	for _, difference := range differences {
+		cmd.PrintErrf("warning: database %s: %s: bring it back to what \"fanout migrate --print\" shows\n", name, printable(difference))
+	}
+	return len(differences)
 }
 
 // describe says in a line what the database is and how it is set up.

@@ -1,11 +1,10 @@
 // Package schemacheck compares the tables of a database with those that the migrations make, on
 // every version of every database in the same way.
 //
-// A schema is facts: objects (a table, a column, an index, a constraint), each with properties.
-// What is wanted is read out of the migrations' own text, what is there out of the database's
-// catalog. Most properties are compared as they are. Expressions (defaults, generated columns,
-// CHECK constraints, predicates of indexes) are evaluated: a server keeps them in words of its own,
-// which differ from version to version, and what decides is what they make of rows.
+// A schema is facts: objects (a table, a column, an index, a constraint), each with properties. The
+// wanted facts are read from the migrations' text, the live ones from the database's catalog. A server
+// rewrites expressions (defaults, generated columns, CHECK constraints, predicates of indexes), so
+// their texts compare only with those of a scratch schema that the same server has made.
 package schemacheck
 
 import (
@@ -47,8 +46,7 @@ type Object struct {
 // A Property is one fact about an object. One that an object does not have counts as "none".
 type Property struct{ Name, Value string }
 
-// Properties that are expressions of SQL: what is wanted is in the words of the migrations, what is
-// there in those of the server.
+// Properties that are expressions of SQL: the migrations and the server word them differently.
 const (
 	// Default of a column.
 	Default = "default"
@@ -103,6 +101,18 @@ func (f Facts) Complete(more Facts) Facts {
 	return f
 }
 
+// Renamed replaces a name that occurs nowhere else, such as that of a scratch schema, in all facts. It
+// changes what it was called on.
+func (f Facts) Renamed(old, name string) Facts {
+	for i := range f {
+		f[i].Name = strings.ReplaceAll(f[i].Name, old, name)
+		for j := range f[i].Properties {
+			f[i].Properties[j].Value = strings.ReplaceAll(f[i].Properties[j].Value, old, name)
+		}
+	}
+	return f
+}
+
 // Find returns the object of this name, whatever its case; the zero Object where there is none.
 func (f Facts) Find(object string) Object {
 	at := slices.IndexFunc(f, func(o Object) bool { return strings.EqualFold(o.Name, object) })
@@ -148,4 +158,9 @@ func (o Object) Value(property string) string {
 		}
 	}
 	return None
+}
+
+// Hidden reports whether the database does not show a property to the user who asks.
+func (o Object) Hidden() bool {
+	return slices.ContainsFunc(o.Properties, func(p Property) bool { return p.Value == Unknown })
 }

@@ -20,8 +20,7 @@ type Querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// outlined are the properties that an outline has. Defaults, CHECK constraints and the like need an
-// evaluation; collations decide equality on two databases alone.
+// outlined reports whether an outline has a property. Collations decide equality on two databases only.
 func outlined(dialect Dialect, property string) bool {
 	switch property {
 	case "type", "nullable", "primary key", "columns", "unique":
@@ -31,8 +30,8 @@ func outlined(dialect Dialect, property string) bool {
 }
 
 // Outline compares a table, through whatever driver there is, with what the steps make, which is one
-// table: columns with their types, the primary key and the indexes. It asks once, and evaluates
-// nothing. The table's name must have passed [dbtable.CheckName].
+// table: columns with their types, the primary key and the indexes. It asks once. The table's name must
+// have passed [dbtable.CheckName].
 func Outline(ctx context.Context, on Querier, dialect Dialect, table string, steps ...dbtable.Migration) (dbtable.Comparison, error) {
 	made, err := Wanted(dialect, steps...)
 	if err != nil {
@@ -53,9 +52,7 @@ func Outline(ctx context.Context, on Querier, dialect Dialect, table string, ste
 		of := want.Find(live[i].Name)
 		live[i].Properties = slices.DeleteFunc(live[i].Properties, func(p Property) bool { return p.Name == "collation" && of.Value(p.Name) == None })
 	}
-	db := Database{Dialect: dialect}
-	differences, err := db.Differences(ctx, want, live)
-	return dbtable.Comparison{Begun: true, Differences: differences}, err
+	return dbtable.Comparison{Begun: true, Differences: Differences(want, live)}, nil
 }
 
 // outline reads what there is of a table; nothing where there is none.

@@ -303,7 +303,7 @@ func (r *Reading) column(text []Token, collation string) {
 		r.add(object, "type", kind)
 		text = text[n:]
 	}
-	if r.Dialect != MySQL || class(kind) != textClass {
+	if r.Dialect != MySQL || !isText(kind) {
 		collation = None // a table's collation is that of its texts
 	}
 	nullable, persisted := true, false
@@ -333,6 +333,11 @@ func (r *Reading) column(text []Token, collation string) {
 	if r.Dialect == SQLServer && r.Facts.Find(object).Value(Generated) != None {
 		r.add(object, "persisted", yesNo(persisted))
 	}
+}
+
+// isText reports whether a column of this type has a collation, on MySQL.
+func isText(kind string) bool {
+	return strings.HasSuffix(kind, "text") || strings.HasPrefix(kind, "varchar") || strings.HasPrefix(kind, "char")
 }
 
 // origin reads where a column's value comes from, and returns how many tokens say so.

@@ -28,7 +28,8 @@ var (
 	mysqlComment = regexp.MustCompile(`(?s)/\*!\d*(.*?)\*/`)
 )
 
-// Scan cuts an SQL text into tokens, without its comments.
+// Scan cuts an SQL text into tokens, without its comments, and without the character sets that MySQL
+// writes in front of strings (_utf8mb4'pending'): they are those of the session that made the table.
 func Scan(dialect Dialect, text string) []Token {
 	pattern := tokens
 	if dialect == MySQL {
@@ -46,6 +47,9 @@ func Scan(dialect Dialect, text string) []Token {
 		if strings.HasPrefix(token, "--") || strings.HasPrefix(token, "/*") {
 			space = true
 			continue
+		}
+		if last := len(found) - 1; dialect == MySQL && last >= 0 && !space && strings.HasSuffix(token, "'") && strings.HasPrefix(found[last].Text, "_") {
+			space, found = found[last].Space, found[:last]
 		}
 		found = append(found, Token{token, space})
 		space = false
@@ -91,14 +95,15 @@ func at(tokens []Token, n int) Token {
 // from are the tokens from one on.
 func from(tokens []Token, n int) []Token { return tokens[min(n, len(tokens)):] }
 
-// Text joins tokens again, each comment and each run of blanks being one space.
+// Text joins tokens again, each comment and each run of blanks being one space. It drops the backticks of
+// MySQL, which a session can have left out when it made the table (sql_quote_show_create).
 func Text(tokens []Token) string {
 	var b strings.Builder
 	for i, token := range tokens {
 		if i > 0 && token.Space {
 			b.WriteByte(' ')
 		}
-		b.WriteString(token.Text)
+		b.WriteString(strings.Trim(token.Text, "`"))
 	}
 	return b.String()
 }

@@ -146,11 +146,10 @@ type Administration interface { //nolint:interfacebloat // all that people ask o
 	// "0001_outbox is already there, recorded". Tables of which there is no record, and that are not
 	// what the steps make, are a [*SchemaError]; nothing is changed then.
 	Migrate(ctx context.Context) ([]string, error)
-	// Check compares the live schema with what this version needs: tables, columns with their
-	// types, defaults and generated expressions, indexes, constraints. What the schema has beyond
-	// that is no error. It needs no right but to look at the catalog. The error is a
-	// [*SchemaError] that names each difference, unless the database could not be asked, or
-	// is a read replica, on which nothing could be claimed.
+	// Check compares the live schema with what this version needs: steps, tables, columns, keys,
+	// indexes and constraints, but not what expressions say. It ignores further objects. It needs
+	// no right but to look at the catalog. The error is a [*SchemaError] that names each difference,
+	// unless the database could not be asked, or is a read replica, on which nothing can be claimed.
 	Check(ctx context.Context) error
 
 	// Diagnose asks the database a few cheap questions. It needs no rights and works without the

@@ -4,16 +4,14 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
-	"github.com/go-sql-driver/mysql"
-
+	"github.com/gorm-fanout/fanout/internal/dbtable"
 	"github.com/gorm-fanout/fanout/internal/schemacheck"
-	"github.com/gorm-fanout/fanout/internal/sqltx"
-	"github.com/gorm-fanout/fanout/internal/store/contention"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
-	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // keySlots is how many rows the table of key slots has.
@@ -46,7 +44,7 @@ func (s *Store) facts(ctx context.Context, tables []string) (live schemacheck.Fa
 			continue
 		}
 		made := schemacheck.Reading{Dialect: schemacheck.MySQL, Name: table, Owner: owner}
-		if err := s.made(ctx, table, &made); err != nil {
+		if err := s.statement(ctx, table, &made); err != nil {
 			return nil, err
 		}
 		live = append(live, found.Complete(made.Facts)...)
@@ -87,10 +85,10 @@ func (s *Store) catalog(ctx context.Context, table, owner string) (live schemach
 	return live, err
 }
 
-// made reads the rest out of the statement that would make a table. It holds expressions as the
+// statement reads the rest from the statement that would make a table. It holds expressions as the
 // server would read them again; information_schema has them with escapes that differ from version to
 // version, or shows them to owners alone.
-func (s *Store) made(ctx context.Context, table string, into *schemacheck.Reading) error {
+func (s *Store) statement(ctx context.Context, table string, into *schemacheck.Reading) error {
 	rows, err := s.db.QueryContext(ctx, "SHOW CREATE TABLE "+table)
 	if err != nil {
 		return err
@@ -119,47 +117,59 @@ func (s *Store) made(ctx context.Context, table string, into *schemacheck.Readin
 	return rows.Err()
 }
 
-// evaluation is how the expressions of tables are tried out. They are the owner's, and run with the
-// rights of whoever asks for the check, as they do in each of a relay's statements: so nothing can be
-// written here. The time is that of a zone in which a clock that does not tell UTC goes wrong.
-func (s *Store) evaluation() *schemacheck.Database {
-	return &schemacheck.Database{
-		Dialect: schemacheck.MySQL,
-		Shard:   driver.ShardOf(outbox.MySQL),
-		Ask: func(ctx context.Context, query string) (answers []schemacheck.Answer, err error) {
-			conn, err := s.db.Conn(ctx)
-			if err != nil {
-				return nil, err
-			}
-			defer func() { _ = conn.Close() }() // it goes back into the pool, or is closed already
-			if _, err := conn.ExecContext(ctx, "SET @fanout_zone = @@time_zone, time_zone = '+05:45', "+schemacheck.MySQLText); err != nil {
-				return nil, err
-			}
-			defer func() {
-				if _, err := conn.ExecContext(context.WithoutCancel(ctx), "SET time_zone = @fanout_zone"); err != nil {
-					discard(conn)
-				}
-			}()
-			err = sqltx.Run(ctx, conn, &sql.TxOptions{ReadOnly: true}, func(tx *sql.Tx) error {
-				rows, err := tx.QueryContext(ctx, query)
-				if err != nil {
-					return err
-				}
-				defer rows.Close() // Err tells
-				for rows.Next() {
-					var answer schemacheck.Answer
-					if err := rows.Scan(&answer.Expression, &answer.Row); err != nil {
-						return err
-					}
-					answers = append(answers, answer)
-				}
-				return rows.Err()
-			})
-			return answers, err
-		},
-		Refused: func(err error) bool {
-			refused := new(mysql.MySQLError)
-			return errors.As(err, &refused) && brokenOff(err) == contention.None
-		},
+// scratchPatience is how long the removal of a scratch database may take.
+const scratchPatience = 10 * time.Second
+
+// CompareWithScratch implements driver.Store. The scratch is a database, which is dropped afterwards.
+func (s *Store) CompareWithScratch(ctx context.Context) ([]string, error) {
+	database := driver.ScratchName()
+	scratch, err := New(s.db, database+"."+dbtable.Bare(s.table))
+	if err != nil {
+		return nil, err
 	}
+	want, err := scratch.made(ctx, database)
+	if numbered(err, 1044, 1142, 1227) {
+		err = fmt.Errorf("%w: the user needs all rights on `fanout\\_scratch\\_%%`.*", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	want = want.Renamed(scratch.table, s.table)
+	live, err := s.facts(ctx, want.Tables())
+	if err != nil {
+		return nil, err
+	}
+	return schemacheck.TextDifferences(want, live), nil
+}
+
+// made makes the tables in a new database, reads them and drops it.
+func (s *Store) made(ctx context.Context, database string) (facts schemacheck.Facts, err error) {
+	steps, err := Migrations(s.table)
+	if err != nil {
+		return nil, err
+	}
+	created := false
+	defer func() { // also where the server creates it and the answer is lost
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), scratchPatience)
+		defer cancel()
+		if _, problem := s.db.ExecContext(ctx, "DROP DATABASE IF EXISTS "+database); problem != nil && created {
+			err = errors.Join(err, fmt.Errorf("drop the database %s: %w", database, problem))
+		}
+	}()
+	if _, err := s.db.ExecContext(ctx, "CREATE DATABASE "+database); err != nil {
+		return nil, err
+	}
+	created = true
+	for _, step := range steps {
+		for _, part := range parts(step) {
+			if _, err := s.db.ExecContext(ctx, part.SQL); err != nil {
+				return nil, err
+			}
+		}
+	}
+	want, err := s.wanted(len(steps))
+	if err != nil {
+		return nil, err
+	}
+	return s.facts(ctx, want.Tables())
 }

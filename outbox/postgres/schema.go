@@ -8,14 +8,15 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/gorm-fanout/fanout/internal/dbtable"
 	"github.com/gorm-fanout/fanout/internal/schemacheck"
 	"github.com/gorm-fanout/fanout/internal/store/contention"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
-	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // errReplica is the answer to a relay that was pointed at a standby.
@@ -118,8 +119,8 @@ func (s *Store) compare(ctx context.Context, conn *pgx.Conn, steps []driver.Migr
 		return found, err
 	}
 	found.Begun = len(live) > 0
-	found.Differences, err = s.evaluation(conn).Differences(ctx, want, live)
-	return found, err
+	found.Differences = schemacheck.Differences(want, live)
+	return found, nil
 }
 
 // versions returns the steps that Migrate has recorded.
@@ -183,64 +184,92 @@ func (s *Store) wanted() (schemacheck.Facts, error) {
 
 // facts reads what the named tables are made of.
 func (s *Store) facts(ctx context.Context, conn *pgx.Conn, tables []string) (live schemacheck.Facts, err error) {
-	var oids []*uint32 // the connection's search path finds them
-	err = conn.QueryRow(ctx, "SELECT array(SELECT to_regclass(name)::oid FROM unnest($1::text[]) WITH ORDINALITY AS listed (name, n) ORDER BY n)", tables).Scan(&oids)
+	oids, err := oidsOf(ctx, conn, tables)
 	if err != nil || !slices.ContainsFunc(oids, func(oid *uint32) bool { return oid != nil }) {
 		return nil, err
 	}
-	err = catalogOnly(ctx, conn, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, s.sql.facts, tables, oids)
-		if err != nil {
-			return err
-		}
-		var object, property, value string
-		_, err = pgx.ForEachRow(rows, []any{&object, &property, &value}, func() error {
-			live = live.With(object, property, value)
-			return nil
-		})
+	err = catalogOnly(ctx, conn, pgx.ReadOnly, func(tx pgx.Tx) error {
+		live, err = s.catalog(ctx, tx, tables, oids)
 		return err
 	})
 	return live, err
 }
 
-// evaluation is how the expressions of tables are tried out. They are the owner's, and run with the
-// rights of whoever asks for the check, as they do in each of a relay's statements: so nothing can
-// be written here, what is not PostgreSQL's own is not called, and it does not take forever.
-func (s *Store) evaluation(conn *pgx.Conn) *schemacheck.Database {
-	return &schemacheck.Database{
-		Dialect: schemacheck.Postgres,
-		Shard:   driver.ShardOf(outbox.Postgres),
-		ASCII:   conn.PgConn().ParameterStatus("server_encoding") != "UTF8",
-		Ask: func(ctx context.Context, query string) (answers []schemacheck.Answer, err error) {
-			err = catalogOnly(ctx, conn, func(tx pgx.Tx) error {
-				rows, err := tx.Query(ctx, query, pgx.QueryExecModeExec) // it is sent once: the connection need not keep it
-				if err != nil {
-					return err
-				}
-				answers, err = pgx.CollectRows(rows, pgx.RowToStructByPos[schemacheck.Answer])
-				return err
-			})
-			return answers, err
-		},
-		Refused: func(err error) bool {
-			var pgErr *pgconn.PgError
-			return errors.As(err, &pgErr) && (slices.Contains(refusals, pgErr.Code[:min(2, len(pgErr.Code))]) || pgErr.Code == queryCanceled)
-		},
-	}
+// oidsOf finds tables by the connection's search path.
+func oidsOf(ctx context.Context, conn *pgx.Conn, tables []string) (oids []*uint32, err error) {
+	err = conn.QueryRow(ctx, "SELECT array(SELECT to_regclass(name)::oid FROM unnest($1::text[]) WITH ORDINALITY AS listed (name, n) ORDER BY n)", tables).Scan(&oids)
+	return oids, err
 }
 
-// refusals are the classes of errors with which an expression itself can fail: a feature that is not
-// supported, data, an invalid transaction state (it tried to write), a function, syntax or rights.
-var refusals = []string{"0A", "22", "25", "2F", "38", "42"}
+func (s *Store) catalog(ctx context.Context, tx pgx.Tx, tables []string, oids []*uint32) (facts schemacheck.Facts, err error) {
+	rows, err := tx.Query(ctx, s.sql.facts, tables, oids)
+	if err != nil {
+		return nil, err
+	}
+	var object, property, value string
+	_, err = pgx.ForEachRow(rows, []any{&object, &property, &value}, func() error {
+		facts = facts.With(object, property, value)
+		return nil
+	})
+	return facts, err
+}
 
-// queryCanceled is how a statement ends that took too long.
-const queryCanceled = "57014"
+// CompareWithScratch implements driver.Store. The scratch tables are temporary ones, in a transaction
+// that is rolled back.
+func (s *Store) CompareWithScratch(ctx context.Context) (differences []string, err error) {
+	err = s.conn(ctx, func(conn *pgx.Conn) error {
+		differences, err = s.compareWithScratch(ctx, conn)
+		return err
+	})
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) && pgErr.Code == insufficientPrivilege {
+		err = fmt.Errorf("%w: the role needs TEMPORARY on the database", err)
+	}
+	return differences, err
+}
 
-// catalogOnly runs f in a transaction that can write nothing and finds nothing but PostgreSQL's own
-// functions and operators where no schema is named. It is rolled back, and with it what an expression
-// has set in the session.
-func catalogOnly(ctx context.Context, conn *pgx.Conn, f func(pgx.Tx) error) error {
-	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly})
+func (s *Store) compareWithScratch(ctx context.Context, conn *pgx.Conn) ([]string, error) {
+	want, err := s.wanted()
+	if err != nil {
+		return nil, err
+	}
+	tables := want.Tables()
+	live, err := s.facts(ctx, conn, tables)
+	if err != nil {
+		return nil, err
+	}
+	scratch := "pg_temp." + dbtable.Bare(s.table)
+	steps, err := Migrations(scratch)
+	if err != nil {
+		return nil, err
+	}
+	err = catalogOnly(ctx, conn, pgx.ReadWrite, func(tx pgx.Tx) error {
+		for _, step := range steps {
+			if _, err := tx.Exec(ctx, step.SQL, pgx.QueryExecModeSimpleProtocol); err != nil {
+				return err
+			}
+		}
+		names := make([]string, len(tables))
+		for i, table := range tables {
+			names[i] = scratch + strings.TrimPrefix(table, s.table)
+		}
+		oids, err := oidsOf(ctx, tx.Conn(), names)
+		if err != nil {
+			return err
+		}
+		want, err = s.catalog(ctx, tx, tables, oids)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return schemacheck.TextDifferences(want.Renamed("temporary table", "table"), live), nil
+}
+
+// catalogOnly runs f in a transaction that is rolled back. Where no schema is named, it finds nothing but
+// PostgreSQL's own functions and operators.
+func catalogOnly(ctx context.Context, conn *pgx.Conn, mode pgx.TxAccessMode, f func(pgx.Tx) error) error {
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: mode})
 	if err != nil {
 		return err
 	}

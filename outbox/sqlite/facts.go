@@ -4,13 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
-	"slices"
 	"strings"
 
 	"github.com/gorm-fanout/fanout/internal/schemacheck"
-	"github.com/gorm-fanout/fanout/internal/store/driver"
-	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // wanted are the facts of this store's tables after the first steps. SQLite's catalog names them
@@ -56,32 +52,20 @@ func (s *Store) facts(ctx context.Context, tables []string) (schemacheck.Facts, 
 	return live.Complete(made.Facts), err
 }
 
-// evaluation is how the expressions of tables are tried out. SQLite has no functions but its own and
-// those of this process, and a SELECT of values writes nothing.
-func (s *Store) evaluation() *schemacheck.Database {
-	return &schemacheck.Database{
-		Dialect: schemacheck.SQLite,
-		Shard:   driver.ShardOf(outbox.SQLite),
-		Ask: func(ctx context.Context, query string) (answers []schemacheck.Answer, err error) {
-			err = s.read(ctx, func(rows *sql.Rows) error {
-				var answer schemacheck.Answer
-				err := rows.Scan(&answer.Expression, &answer.Row)
-				answers = append(answers, answer)
-				return err
-			}, query)
-			return answers, err
-		},
-		Refused: refused,
+// CompareWithScratch implements driver.Store. SQLite keeps each statement as it was written, so the
+// migrations themselves are the scratch.
+func (s *Store) CompareWithScratch(ctx context.Context) ([]string, error) {
+	steps, err := Migrations(s.table)
+	if err != nil {
+		return nil, err
 	}
-}
-
-// refused is true for an error about a statement itself. Drivers that tell no code tell SQLite's
-// words.
-func refused(err error) bool {
-	var coded interface{ Code() int }
-	if errors.As(err, &coded) {
-		return coded.Code()&0xff == 1 // SQLITE_ERROR
+	want, err := s.wanted(len(steps))
+	if err != nil {
+		return nil, err
 	}
-	return slices.ContainsFunc([]string{"no such", "syntax error", "unrecognized token", "incomplete input", "wrong number of arguments", "misuse of"},
-		func(words string) bool { return strings.Contains(err.Error(), words) })
+	live, err := s.facts(ctx, want.Tables())
+	if err != nil {
+		return nil, err
+	}
+	return schemacheck.TextDifferences(want, live), nil
 }

@@ -5,25 +5,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/gorm-fanout/fanout/internal/schemacheck/schematest"
-	"github.com/gorm-fanout/fanout/internal/testenv"
 )
 
-// Each small change of an expression is noticed.
-func TestCheckMutants(t *testing.T) {
-	testenv.NeedLong(t)
-	t.Parallel()
-	testenv.OneStepAtATime(t)
-	store, err := New(openDB(t, filepath.Join(t.TempDir(), "outbox.db")), "outbox")
-	require.NoError(t, err)
-	want, err := store.wanted(1)
-	require.NoError(t, err)
-	schematest.Mutants(t, store.evaluation(), want, `coalesce\(\w+, (01|10)\)`)
-}
-
-// The check writes nothing: a connection that may not write can do it, also where everything has to
-// be evaluated.
+// The check writes nothing: a connection that may not write can do it.
 func TestCheckWritesNothing(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "outbox.db")

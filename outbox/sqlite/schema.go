@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/gorm-fanout/fanout/internal/schemacheck"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
 )
@@ -90,8 +91,7 @@ func (s *Store) compare(ctx context.Context, steps int) (exists bool, difference
 	if err != nil {
 		return false, nil, err
 	}
-	differences, err = s.evaluation().Differences(ctx, want, live)
-	return len(live) > 0, differences, err
+	return len(live) > 0, schemacheck.Differences(want, live), nil
 }
 
 // recorded are the steps that Migrate has recorded; found is false where it has not.

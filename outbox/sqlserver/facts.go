@@ -4,14 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
-	mssql "github.com/microsoft/go-mssqldb"
-
 	"github.com/gorm-fanout/fanout/internal/schemacheck"
+	"github.com/gorm-fanout/fanout/internal/sqltx"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
-	"github.com/gorm-fanout/fanout/outbox"
 )
 
 // wanted are the facts of this store's tables.
@@ -24,9 +23,9 @@ func (s *Store) wanted() (schemacheck.Facts, error) {
 }
 
 // facts reads what the wanted tables are made of, as far as it can be compared with what is wanted.
-func (s *Store) facts(ctx context.Context, want schemacheck.Facts) (schemacheck.Facts, error) {
+func (s *Store) facts(ctx context.Context, on querier, want schemacheck.Facts) (schemacheck.Facts, error) {
 	var live schemacheck.Facts
-	err := s.query(ctx, s.sql.facts, tablesArg(want), resultSets{"fanout_object": func(rows *sql.Rows) error {
+	err := queryOn(ctx, on, s.sql.facts, tablesArg(want), resultSets{"fanout_object": func(rows *sql.Rows) error {
 		var object, property, value string
 		err := rows.Scan(&object, &property, &value)
 		live = live.With(object, property, value)
@@ -70,26 +69,50 @@ func leftToOthers(property string) bool {
 	return property == "collation" || property == "lock escalation"
 }
 
-// evaluation is how the expressions of tables are tried out. They are the owner's, and run with the
-// rights of whoever asks for the check, as they do in each of a relay's statements. A SELECT of
-// values writes nothing, and functions that are not the server's own, which an expression names
-// with their schema, are not called.
-func (s *Store) evaluation() *schemacheck.Database {
-	return &schemacheck.Database{
-		Dialect: schemacheck.SQLServer,
-		Shard:   driver.ShardOf(outbox.SQLServer),
-		Ask: func(ctx context.Context, query string) (answers []schemacheck.Answer, err error) {
-			err = s.query(ctx, query, nil, resultSets{"fanout_expression": func(rows *sql.Rows) error {
-				var answer schemacheck.Answer
-				err := rows.Scan(&answer.Expression, &answer.Row)
-				answers = append(answers, answer)
-				return err
-			}})
-			return answers, err
-		},
-		Refused: func(err error) bool {
-			refused := new(mssql.Error)
-			return errors.As(err, refused) && !transient(err)
-		},
+// errRollBack ends a transaction without a failure.
+var errRollBack = errors.New("roll back")
+
+// CompareWithScratch implements driver.Store. The scratch tables stand beside the store's own, since
+// constraints are named per schema, in a transaction that is rolled back.
+func (s *Store) CompareWithScratch(ctx context.Context) ([]string, error) {
+	bare, name := bareName(s.table), driver.ScratchName()
+	scratch, err := New(s.db, strings.TrimSuffix(s.table, bare)+name)
+	if err != nil {
+		return nil, err
 	}
+	steps, err := Migrations(scratch.table)
+	if err != nil {
+		return nil, err
+	}
+	want, err := scratch.wanted()
+	if err != nil {
+		return nil, err
+	}
+	err = sqltx.Run(ctx, s.db, nil, func(tx *sql.Tx) error {
+		for _, step := range steps {
+			if _, err := tx.ExecContext(ctx, step.SQL); err != nil {
+				return err
+			}
+		}
+		if want, err = scratch.facts(ctx, tx, want); err != nil {
+			return err
+		}
+		return errRollBack
+	})
+	switch {
+	case errors.Is(err, errRollBack):
+	case numbered(err, 262, 2760): // no permission to create, or not in this schema
+		return nil, fmt.Errorf("%w: the user needs CREATE TABLE, and ALTER on the schema", err)
+	default:
+		return nil, err
+	}
+	want = want.Renamed(name, bare)
+	live, err := s.facts(ctx, s.db, want)
+	switch {
+	case err != nil:
+		return nil, err
+	case slices.ContainsFunc(slices.Concat(want, live), schemacheck.Object.Hidden):
+		return nil, errors.New("the server hides expressions from this user: the user needs VIEW DEFINITION on the tables")
+	}
+	return schemacheck.TextDifferences(want, live), nil
 }

@@ -2,8 +2,6 @@ package sqlserver
 
 import (
 	sqldriver "database/sql/driver"
-	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,37 +20,9 @@ func told(facts schemacheck.Facts) reply {
 	return reply{sets: []set{s}}
 }
 
-// checked answers a check: told facts, and then the evaluations of expressions, which are the same in
-// other words but for those that are named. Whatever follows is answered in turn.
-func checked(facts schemacheck.Facts, different []string, further ...reply) func(request) reply {
-	further = append([]reply{updateability("READ_WRITE"), told(facts)}, further...)
-	others := inTurn(further...)
-	return func(r request) reply {
-		if !strings.Contains(r.text, "fanout_expression") {
-			return others(r)
-		}
-		return evaluated(r.text, different)
-	}
-}
-
-// evaluated answers each part of the statement of an evaluation.
-func evaluated(text string, different []string) reply {
-	answers := set{columns: []string{"fanout_expression", "fanout_first"}}
-	for part := range strings.SplitSeq(text, "\nUNION ALL\n") {
-		number, _, _ := strings.Cut(strings.TrimPrefix(part, "SELECT "), " ")
-		n, err := strconv.Atoi(number)
-		if err != nil {
-			return reply{err: err}
-		}
-		row := int64(-1)
-		for _, expression := range different {
-			if strings.Contains(part, expression) {
-				row = 0
-			}
-		}
-		answers.rows = append(answers.rows, []sqldriver.Value{int64(n), row})
-	}
-	return reply{sets: []set{answers}}
+// checked answers a check with told facts, and whatever follows in turn.
+func checked(facts schemacheck.Facts, further ...reply) func(request) reply {
+	return inTurn(append([]reply{updateability("READ_WRITE"), told(facts)}, further...)...)
 }
 
 // live are the facts of a good schema as the catalog of a server tells them.

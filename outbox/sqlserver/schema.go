@@ -37,8 +37,7 @@ func (s *Store) Migrate(ctx context.Context) ([]string, error) {
 	}
 	var applied []string
 	err = retry(ctx, func() (err error) {
-		// Before the lock is taken: what another process migrates meanwhile is then in the record. And
-		// outside of the transaction, which an expression that fails would end.
+		// Before the lock is taken: what another process migrates meanwhile is then in the record.
 		there, err := s.adopt(ctx, steps)
 		if err != nil {
 			return err
@@ -168,10 +167,9 @@ func (s *Store) compare(ctx context.Context, steps []driver.Migration) (exists b
 	if err != nil {
 		return false, nil, err
 	}
-	live, err := s.facts(ctx, want)
+	live, err := s.facts(ctx, s.db, want)
 	if err != nil {
 		return false, nil, err
 	}
-	differences, err = s.evaluation().Differences(ctx, want, live)
-	return len(live) > 0, differences, err
+	return len(live) > 0, schemacheck.Differences(want, live), nil
 }

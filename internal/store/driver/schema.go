@@ -1,29 +1,24 @@
 package driver
 
 import (
+	"crypto/rand"
 	"slices"
 	"strings"
 
-	"github.com/google/uuid"
-
-	"github.com/gorm-fanout/fanout/internal/schemacheck"
-	"github.com/gorm-fanout/fanout/outbox"
 	"github.com/gorm-fanout/fanout/outbox/admin"
 )
 
-// What to do about a schema that is not as it should be.
+// Remedies for a schema that differs.
 const (
 	remedyMigrate = `run "fanout migrate"`
 	remedyForeign = `tables are there that "fanout migrate" has no record of, and they are not what it makes; nothing was changed. If another tool made them, bring them, ` +
 		`with that tool, to what "fanout migrate --print" shows, and run "fanout migrate" again, which records them; drop what a broken-off run has left; ` +
 		`if they are not the outbox's, rename them, or choose another name under outbox.table`
-	remedyTool    = `no record of its steps can be read here, so bring it, with the tool that made it, to what "fanout migrate --print" shows`
-	remedyUnclear = `the server refuses to evaluate it, so it may be as it should be: compare it with what "fanout migrate --print" shows, bring it back ` +
-		`if it differs, and report the server's version and its error if it does not`
+	remedyTool   = `no record of its steps can be read here, so bring it, with the tool that made it, to what "fanout migrate --print" shows`
 	remedyByHand = `"fanout migrate" has no step left for it, so it was changed by hand: bring it back to what "fanout migrate --print" shows`
 )
 
-// A LiveSchema is what a store has found out about its schema.
+// A LiveSchema is the state of a store's schema.
 type LiveSchema struct {
 	// Differences from what is wanted.
 	Differences []string
@@ -52,16 +47,10 @@ func (l LiveSchema) Err(steps []Migration) error {
 		return &admin.SchemaError{Differences: differences, Remedy: remedyMigrate}
 	case !l.Recorded:
 		return &admin.SchemaError{Differences: differences, Remedy: remedyTool}
-	case !slices.ContainsFunc(differences, func(difference string) bool { return !strings.Contains(difference, "("+schemacheck.Unevaluated) }):
-		return &admin.SchemaError{Differences: differences, Remedy: remedyUnclear}
 	default:
 		return &admin.SchemaError{Differences: differences, Remedy: remedyByHand}
 	}
 }
 
-// ShardOf is how [schemacheck.Database] learns in which shard a row belongs.
-func ShardOf(dialect outbox.Dialect) func(key string, id uuid.UUID, priority int) int {
-	return func(key string, id uuid.UUID, priority int) int {
-		return dialect.Shard(&outbox.Row{OrderingKey: key, MessageID: id, Priority: priority})
-	}
-}
+// ScratchName returns a fresh name for what [Store.CompareWithScratch] makes.
+func ScratchName() string { return "fanout_scratch_" + strings.ToLower(rand.Text()[:12]) }

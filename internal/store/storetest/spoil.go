@@ -13,8 +13,8 @@ type spoil struct {
 	// fails is true when the last statement is meant to fail, and what it leaves behind is the
 	// point.
 	fails bool
-	// wants are the beginnings of the differences that a check then finds beyond those before; "…" is words of the
-	// server. Without any, the spoil is harmless.
+	// wants are the beginnings of the differences that a check then finds beyond those before. Without any,
+	// the spoil is harmless.
 	wants []string
 }
 
@@ -26,34 +26,13 @@ var spoils = map[outbox.Dialect][]spoil{
 			"ALTER TABLE {t} ADD CONSTRAINT note_{f} CHECK (note <> 'bad')", "CREATE TABLE {t}_notes (note text)",
 			"ALTER TABLE {t} SET (fillfactor = 90)", "ALTER INDEX {t}_open SET (fillfactor = 80)",
 		}},
-		{ // the same in other words
-			statements: []string{
-				"ALTER TABLE {t} DROP CONSTRAINT {t}_lease",
-				"ALTER TABLE {t} ADD CONSTRAINT {t}_lease CHECK (NOT (status = 'processing' AND (locked_until IS NULL OR lock_token IS NULL)))",
-				"ALTER TABLE {t} ALTER COLUMN content_type SET DEFAULT 'application/' || 'json'", "ALTER TABLE {t} ALTER COLUMN attempts SET DEFAULT 1 - 1",
-				"DROP INDEX {t}_failing", "CREATE INDEX {t}_failing ON {t} (target_broker, id) WHERE NOT (finished_at IS NOT NULL OR last_error IS NULL)",
-			},
-		},
 		{statements: []string{"ALTER TABLE {t} DROP CONSTRAINT {t}_ordering_key"}, wants: []string{"constraint {t}_ordering_key: missing"}},
 		{statements: []string{"ALTER TABLE {t} DROP COLUMN locked_by"}, wants: []string{"column locked_by: missing", "constraint {t}_bounds: missing"}},
 		{statements: []string{"ALTER TABLE {t} ALTER COLUMN attempts TYPE bigint"}, wants: []string{"column attempts: type is bigint, want integer"}},
 		{statements: []string{"ALTER TABLE {t} ALTER COLUMN stream DROP NOT NULL"}, wants: []string{"column stream: nullable is yes, want no"}},
 		{statements: []string{"ALTER TABLE {t} ALTER COLUMN headers SET NOT NULL"}, wants: []string{"column headers: nullable is no, want yes"}},
-		{statements: []string{"ALTER TABLE {t} ALTER COLUMN status SET DEFAULT 'failed'"}, wants: []string{"column status: default is 'failed'::text, want 'pending'"}},
-		{statements: []string{"ALTER TABLE {t} ALTER COLUMN created_at SET DEFAULT now()"}, wants: []string{"column created_at: default is now(), want clock_timestamp()"}},
 		{statements: []string{"ALTER TABLE {t} ALTER COLUMN crashes DROP DEFAULT"}, wants: []string{"column crashes: default is none, want 0"}},
 		{statements: []string{"ALTER TABLE {t} ALTER COLUMN expires_at SET DEFAULT now()"}, wants: []string{"column expires_at: default is now(), want none"}},
-		{
-			statements: []string{"CREATE SEQUENCE numbers_{f}", "ALTER TABLE {t} ALTER COLUMN priority SET DEFAULT nextval('numbers_{f}')"},
-			wants:      []string{"column priority: default is nextval('public.numbers_{f}'::regclass), want 0 (it cannot be evaluated: "},
-		},
-		{
-			statements: []string{
-				"CREATE FUNCTION mine_{f}() RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT false'",
-				"ALTER TABLE {t} ALTER COLUMN isolated SET DEFAULT mine_{f}()",
-			},
-			wants: []string{"column isolated: default is public.mine_{f}(), want false (it is not evaluated, because it refers to public.mine_{f}, "},
-		},
 		{statements: []string{"ALTER TABLE {t} ALTER COLUMN id DROP IDENTITY"}, wants: []string{"column id: identity is none, want by default"}},
 		{
 			statements: []string{
@@ -64,25 +43,8 @@ var spoils = map[outbox.Dialect][]spoil{
 		},
 		{statements: []string{"DROP INDEX {t}_failing"}, wants: []string{"index {t}_failing: missing"}},
 		{
-			statements: []string{
-				"DROP INDEX {t}_deferred_key",
-				"CREATE INDEX {t}_deferred_key ON {t} (target_broker, hashtextextended(ordering_key, 1), id) WHERE deferred AND finished_at IS NULL",
-			},
-			wants: []string{"index {t}_deferred_key: expression is hashtextextended(ordering_key, (1)::bigint), want hashtextextended(ordering_key, shard) (which differs where "},
-		},
-		{
-			statements: []string{"DROP INDEX {t}_deferred", "CREATE INDEX {t}_deferred ON {t} (target_broker, id) WHERE deferred AND finished_at IS NULL"},
-			wants: []string{"index {t}_deferred: predicate is (deferred AND (finished_at IS NULL)), " +
-				"want deferred AND finished_at IS NULL AND shard >= 0 (which differs where deferred is 1 and finished_at is NULL and shard is -1)"},
-		},
-		{
 			statements: []string{"DROP INDEX {t}_published", "CREATE INDEX {t}_published ON {t} (published_at DESC, target_broker) WHERE published_at IS NOT NULL"},
 			wants:      []string{"index {t}_published: columns is published_at desc, target_broker, want target_broker, published_at"},
-		},
-		{
-			statements: []string{"DROP INDEX {t}_abandoned", "CREATE INDEX {t}_abandoned ON {t} (target_broker, finished_at, id) WHERE finished_at IS NOT NULL"},
-			wants: []string{"index {t}_abandoned: predicate is (finished_at IS NOT NULL), " +
-				"want finished_at IS NOT NULL AND published_at IS NULL (which differs where "},
 		},
 		{
 			statements: []string{
@@ -104,18 +66,6 @@ var spoils = map[outbox.Dialect][]spoil{
 		{statements: []string{"ALTER TABLE {t} DROP CONSTRAINT {t}_lease"}, wants: []string{"constraint {t}_lease: missing"}},
 		{
 			statements: []string{
-				"ALTER TABLE {t} DROP CONSTRAINT {t}_published",
-				"ALTER TABLE {t} ADD CONSTRAINT {t}_published CHECK (published_at IS NULL OR status = 'published')",
-			},
-			wants: []string{"constraint {t}_published: check is ((published_at IS NULL) OR (status = 'published'::text)), " +
-				"want (status = 'published') = (published_at IS NOT NULL) (which differs where published_at is NULL and status is 'published')"},
-		},
-		{
-			statements: []string{"ALTER TABLE {t} DROP CONSTRAINT {t}_finished", "ALTER TABLE {t} ADD CONSTRAINT {t}_finished CHECK (true)"},
-			wants:      []string{"constraint {t}_finished: check is true, want (status IN ('published', 'abandoned')) = (finished_at IS NOT NULL) (which differs where "},
-		},
-		{
-			statements: []string{
 				"ALTER TABLE {t} DROP CONSTRAINT {t}_status",
 				"ALTER TABLE {t} ADD CONSTRAINT {t}_status CHECK (status IN ('pending', 'processing', 'published', 'failed', 'abandoned')) NOT VALID",
 			},
@@ -129,19 +79,8 @@ var spoils = map[outbox.Dialect][]spoil{
 			wants: []string{"constraint {t}_pkey: deferrable is yes, want none"},
 		},
 		{
-			statements: []string{
-				"ALTER TABLE {t} DROP COLUMN shard", // and with it the index of open rows
-				`ALTER TABLE {t} ADD COLUMN shard integer NOT NULL GENERATED ALWAYS AS
-					(get_byte(sha256(decode(replace(coalesce(ordering_key, message_id::text), chr(92), repeat(chr(92), 2)), 'escape')), 0) & 3) STORED`,
-				"CREATE INDEX {t}_open ON {t} (target_broker, shard, id) WHERE finished_at IS NULL AND NOT deferred AND available_at IS NULL",
-				"CREATE INDEX {t}_scheduled ON {t} (target_broker, shard, available_at) WHERE available_at IS NOT NULL",
-			},
-			wants: []string{
-				"column shard: type is integer, want smallint",
-				"column shard: generated is (get_byte(sha256(decode(replace(COALESCE(ordering_key, (message_id)::text), chr(92), repeat(chr(92), 2)), 'escape'::text)), 0) & 3), " +
-					`want (get_byte(sha256(decode(replace(coalesce(ordering_key, message_id::text), E'\\', E'\\\\'), 'escape')), 0) & 3) ` +
-					"+ CASE WHEN priority < 0 THEN 4 WHEN priority > 0 AND ordering_key IS NULL THEN 8 ELSE 0 END (which differs where ",
-			},
+			statements: []string{"ALTER TABLE {t} ALTER COLUMN shard DROP EXPRESSION"},
+			wants:      []string{"column shard: generated is none, want (get_byte(", "column shard: storage is none, want stored"},
 		},
 		{statements: []string{"ALTER TABLE {t} SET UNLOGGED"}, wants: []string{"table {t}: kind is unlogged table, want table"}},
 	},
@@ -150,45 +89,15 @@ var spoils = map[outbox.Dialect][]spoil{
 			"ALTER TABLE {t} ADD COLUMN note TEXT NOT NULL DEFAULT '' CHECK (note <> 'bad')", "CREATE INDEX note_{f} ON {t} (status, note)",
 			"CREATE TABLE {t}_notes (note TEXT)",
 		}},
-		{statements: []string{ // the same in other words
-			reword("(status = 'published') = (published_at IS NOT NULL)", "iif(status = 'published', published_at IS NOT NULL, published_at IS NULL)"),
-			reword("priority < 0 THEN 1", "priority <= -1 THEN 2 / 2"), reword("DEFAULT 'application/json'", "DEFAULT ('application' || '/json')"),
-			"DROP INDEX {t}_failing", "CREATE INDEX {t}_failing ON {t} (target_broker, id) WHERE NOT (finished_at IS NOT NULL OR last_error IS NULL)",
-		}},
 		{statements: []string{"ALTER TABLE {t} DROP COLUMN isolated"}, wants: []string{"column isolated: missing"}},
-		{
-			statements: []string{reword("BETWEEN 1 AND 512", "BETWEEN 0 AND 512")},
-			wants: []string{"constraint {t}_ordering_key: check is length(CAST(ordering_key AS BLOB)) BETWEEN 0 AND 512, " +
-				"want length(CAST(ordering_key AS BLOB)) BETWEEN 1 AND 512 (which differs where ordering_key is '')"},
-		},
-		{
-			statements: []string{reword("length(CAST(tenant_id AS BLOB)) <= 512", "length(tenant_id) <= 512")}, // characters instead of bytes
-			wants:      []string{"constraint {t}_bounds: check is "},
-		},
-		{statements: []string{reword("typeof(crashes) = 'integer'", "1")}, wants: []string{"constraint {t}_numbers: check is "}},
-		{statements: []string{reword("deferred IN (0, 1)", "note <> 'worse'")}, wants: []string{
-			"constraint {t}_is_deferred: check is note <> 'worse', want deferred IN (0, 1) (it cannot be evaluated: ",
-		}},
 		{statements: []string{reword("attempts          INTEGER", "attempts TEXT")}, wants: []string{"column attempts: type is TEXT, want INTEGER"}},
 		{statements: []string{reword("stream            TEXT    NOT NULL", "stream TEXT")}, wants: []string{"column stream: nullable is yes, want no"}},
-		{statements: []string{reword("'pending'", "'failed'")}, wants: []string{
-			"constraint {t}_schedule: check is ",
-			"column status: default is 'failed', want 'pending'",
-			"constraint {t}_status: check is status IN ('failed', 'processing', 'published', 'failed', 'abandoned'), " +
-				"want status IN ('pending', 'processing', 'published', 'failed', 'abandoned') (which differs where status is 'pending')",
-		}},
-		{statements: []string{reword("julianday('now')", "julianday('2026-01-01')")}, wants: []string{"column created_at: default is "}},
 		{
 			statements: []string{reword("crashes           INTEGER NOT NULL DEFAULT 0", "crashes INTEGER NOT NULL")},
 			wants:      []string{"column crashes: default is none, want 0"},
 		},
 		{statements: []string{reword(" AUTOINCREMENT", "")}, wants: []string{"column id: autoincrement is none, want yes"}},
 		{statements: []string{reword(" COLLATE NOCASE", " /* COLLATE NOCASE */")}, wants: []string{"column message_id: collation is none, want NOCASE"}},
-		{
-			statements: []string{reword("priority > 0", "priority > 1")},
-			wants: []string{"column shard: generated is CASE WHEN priority <= -1 THEN 2 / 2 WHEN priority > 1 AND ordering_key IS NULL THEN 2 ELSE 0 END, " +
-				"want CASE WHEN priority < 0 THEN 1 WHEN priority > 0 AND ordering_key IS NULL THEN 2 ELSE 0 END (which differs where ordering_key is NULL and "},
-		},
 		{statements: []string{reword("CONSTRAINT {t}_lease CHECK", "CHECK")}, wants: []string{"constraint {t}_lease: missing"}},
 		{
 			statements: []string{reword("UNIQUE (message_id, target_broker)", "UNIQUE (target_broker, message_id)")},
@@ -198,14 +107,6 @@ var spoils = map[outbox.Dialect][]spoil{
 		{
 			statements: []string{"DROP INDEX {t}_open", "CREATE INDEX {t}_open ON {t} (target_broker, id) WHERE finished_at IS NULL AND deferred = 0 AND available_at IS NULL"},
 			wants:      []string{"index {t}_open: columns is target_broker, id, want target_broker, shard, id"},
-		},
-		{
-			statements: []string{
-				"DROP INDEX {t}_deferred_key",
-				"CREATE INDEX {t}_deferred_key ON {t} (target_broker, ordering_key, shard, id) WHERE deferred = 1",
-			},
-			wants: []string{"index {t}_deferred_key: predicate is deferred = 1, want deferred = 1 AND finished_at IS NULL " +
-				"(which differs where deferred is 1 and finished_at is 0)"},
 		},
 		{
 			statements: []string{"DROP INDEX {t}_finished", "CREATE INDEX {t}_finished ON {t} (target_broker, status, finished_at)"},
@@ -238,26 +139,8 @@ var spoils = map[outbox.Dialect][]spoil{
 		{statements: []string{"ALTER TABLE {t} DROP CONSTRAINT {t}_default_crashes"}, wants: []string{"column crashes: default is none, want 0"}},
 		{statements: []string{"ALTER TABLE {t} ADD CONSTRAINT more_{f} DEFAULT N'none' FOR last_error"}, wants: []string{"column last_error: default is "}},
 		{
-			statements: []string{
-				"DROP INDEX {t}_open ON {t}", "DROP INDEX {t}_deferred_key ON {t}", "DROP INDEX {t}_scheduled ON {t}", "ALTER TABLE {t} DROP COLUMN shard",
-				"ALTER TABLE {t} ADD shard AS (CONVERT(int, SUBSTRING(HASHBYTES('SHA2_256', COALESCE(ordering_key, CONVERT(nvarchar(36), message_id))), 1, 1)) & 7) PERSISTED NOT NULL",
-				"CREATE INDEX {t}_open ON {t} (target_broker, shard, id) INCLUDE (status, locked_until, ordering_key, crashes) " +
-					"WHERE finished_at IS NULL AND deferred = 0 AND available_at IS NULL",
-				"CREATE INDEX {t}_scheduled ON {t} (target_broker, shard, available_at) WHERE available_at IS NOT NULL",
-				"CREATE INDEX {t}_deferred_key ON {t} (target_broker, key_hash, shard, id) INCLUDE (message_id) WHERE deferred = 1 AND finished_at IS NULL",
-			},
-			wants: []string{"column shard: generated is "},
-		},
-		{
 			statements: []string{"DROP INDEX {t}_finished ON {t}", "CREATE INDEX {t}_finished ON {t} (target_broker, finished_at) WHERE finished_at IS NOT NULL"},
 			wants:      []string{"index {t}_finished: columns is target_broker, finished_at, want target_broker, status, finished_at"},
-		},
-		{
-			statements: []string{
-				"DROP INDEX {t}_deferred_key ON {t}",
-				"CREATE INDEX {t}_deferred_key ON {t} (target_broker, key_hash, shard, id) INCLUDE (message_id) WHERE deferred = 1",
-			},
-			wants: []string{"index {t}_deferred_key: predicate is "},
 		},
 		{
 			statements: []string{
@@ -279,54 +162,11 @@ var spoils = map[outbox.Dialect][]spoil{
 			"ALTER TABLE {t} ADD note varchar(10) NOT NULL DEFAULT ''", "CREATE INDEX note_{f} ON {t} (status, note)",
 			"ALTER TABLE {t} ADD CONSTRAINT good_note_{f} CHECK (note <> 'bad')",
 		}},
-		{statements: []string{ // the same in other words
-			"ALTER TABLE {t} DROP CONSTRAINT {t}_is_published",
-			"ALTER TABLE {t} ADD CONSTRAINT {t}_is_published CHECK (TRUE = CASE WHEN status = 'published' THEN published_at IS NOT NULL ELSE published_at IS NULL END)",
-			"ALTER TABLE {t} ALTER COLUMN content_type SET DEFAULT (CONCAT('application/', 'json'))",
-		}},
 		{
 			statements: []string{"ALTER TABLE {t} DROP CONSTRAINT {t}_bounds", "ALTER TABLE {t} DROP COLUMN broker_message_id"},
 			wants:      []string{"constraint {t}_bounds: missing", "column broker_message_id: missing"},
 		},
 		{statements: []string{"ALTER TABLE {t} DROP CONSTRAINT {t}_ordering_key"}, wants: []string{"constraint {t}_ordering_key: missing"}},
-		{
-			statements: []string{
-				"ALTER TABLE {t} DROP CONSTRAINT {t}_is_finished", "ALTER TABLE {t} ADD CONSTRAINT {t}_is_finished CHECK (finished_at IS NULL OR status <> 'pending')",
-			},
-			wants: []string{"constraint {t}_is_finished: check is "},
-		},
-		{
-			statements: []string{"ALTER TABLE {t} DROP CONSTRAINT {t}_lease", "ALTER TABLE {t} ADD CONSTRAINT {t}_lease CHECK (status <> '')"},
-			wants: []string{
-				"constraint {t}_lease: check is … want status <> 'processing' OR (lock_token IS NOT NULL AND locked_until IS NOT NULL) (which differs where ",
-			},
-		},
-		{
-			statements: []string{
-				"ALTER TABLE {t} DROP CONSTRAINT {t}_status",
-				"ALTER TABLE {t} ADD CONSTRAINT {t}_status CHECK (status IN ('pending', 'processing', 'published', 'failed', 'abandoned'))", // and a space behind
-			},
-			wants: []string{"constraint {t}_status: check is "},
-		},
-		{statements: []string{"ALTER TABLE {t} ALTER COLUMN status SET DEFAULT 'Pending'"}, wants: []string{"column status: default is 'Pending', want 'pending'"}},
-		{
-			statements: []string{"ALTER TABLE {t} MODIFY created_at DATETIME(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6)"},
-			wants:      []string{"column created_at: default is "},
-		},
-		{
-			statements: []string{
-				"ALTER TABLE {t} DROP COLUMN queue, DROP INDEX {t}_queue, DROP INDEX {t}_held, DROP INDEX {t}_scheduled, DROP COLUMN scheduled_shard, DROP COLUMN shard",
-				"ALTER TABLE {t} ADD shard TINYINT GENERATED ALWAYS AS ((ASCII(UNHEX(LEFT(SHA2(COALESCE(ordering_key, message_id), 256), 2))) & 3) " +
-					"+ CASE WHEN priority < 0 THEN 4 WHEN priority > 0 THEN 8 ELSE 0 END) STORED",
-				"ALTER TABLE {t} ADD queue TINYINT GENERATED ALWAYS AS (CASE WHEN finished_at IS NULL AND status IN ('pending', 'processing', 'failed') " +
-					"THEN CASE WHEN available_at IS NOT NULL THEN 99 WHEN deferred = 0 THEN shard ELSE 100 END " +
-					"WHEN status = 'published' THEN 101 ELSE 102 END) STORED",
-				"ALTER TABLE {t} ADD scheduled_shard TINYINT GENERATED ALWAYS AS (CASE WHEN finished_at IS NULL AND available_at IS NOT NULL THEN shard END) STORED",
-				"CREATE INDEX {t}_scheduled ON {t} (scheduled_shard, target_broker, available_at)",
-				"CREATE INDEX {t}_queue ON {t} (target_broker, queue, finished_at, id)", "CREATE INDEX {t}_held ON {t} (held_key, target_broker, shard, id)",
-			},
-			wants: []string{"column shard: generated is "},
-		},
 		{statements: []string{"ALTER TABLE {t} MODIFY headers text"}, wants: []string{"column headers: type is text, want mediumtext"}},
 		{statements: []string{"ALTER TABLE {t} MODIFY stream varchar(512) NULL"}, wants: []string{"column stream: nullable is yes, want no"}},
 		{
@@ -335,14 +175,6 @@ var spoils = map[outbox.Dialect][]spoil{
 		},
 		{statements: []string{"ALTER TABLE {t} ALTER COLUMN crashes DROP DEFAULT"}, wants: []string{"column crashes: default is none, want 0"}},
 		{statements: []string{"ALTER TABLE {t} ALTER COLUMN locked_by SET DEFAULT 'me'"}, wants: []string{"column locked_by: default is 'me', want none"}},
-		{
-			statements: []string{
-				"ALTER TABLE {t} DROP INDEX {t}_failing", "ALTER TABLE {t} DROP COLUMN failing",
-				"ALTER TABLE {t} ADD failing tinyint GENERATED ALWAYS AS (CASE WHEN finished_at IS NULL THEN 1 END) STORED",
-				"CREATE INDEX {t}_failing ON {t} (failing, target_broker, id)",
-			},
-			wants: []string{"column failing: generated is "},
-		},
 		{
 			statements: []string{"DROP INDEX {t}_queue ON {t}", "CREATE INDEX {t}_queue ON {t} (target_broker, queue, id)"},
 			wants:      []string{"index {t}_queue: columns is target_broker, queue, id, want target_broker, queue, finished_at, id"},
@@ -354,6 +186,55 @@ var spoils = map[outbox.Dialect][]spoil{
 		},
 		{statements: []string{"ALTER TABLE {t}_pauses ENGINE = MyISAM"}, wants: []string{"table {t}_pauses: engine is MyISAM, want InnoDB"}},
 		{statements: []string{"DELETE FROM {t}_key_slots WHERE slot = 7"}, wants: []string{"table {t}_key_slots: number of rows is 1023, want 1024"}},
+	},
+}
+
+// rewordings change an expression each, which a relay does not compare and "fanout validate" does.
+var rewordings = map[outbox.Dialect][]spoil{
+	outbox.Postgres: {
+		{statements: []string{"ALTER TABLE {t} ALTER COLUMN status SET DEFAULT 'failed'"}, wants: []string{"column status: default is 'failed'::text, want 'pending'::text"}},
+		{
+			statements: []string{"ALTER TABLE {t} DROP CONSTRAINT {t}_lease", "ALTER TABLE {t} ADD CONSTRAINT {t}_lease CHECK (status <> '')"},
+			wants:      []string{"constraint {t}_lease: check is (status <> ''::text), want ((status <> 'processing'::text) OR "},
+		},
+		{
+			statements: []string{"DROP INDEX {t}_failing", "CREATE INDEX {t}_failing ON {t} (target_broker, id) WHERE last_error IS NOT NULL"},
+			wants:      []string{"index {t}_failing: predicate is (last_error IS NOT NULL), want ((last_error IS NOT NULL) AND (finished_at IS NULL))"},
+		},
+	},
+	outbox.SQLite: {
+		{statements: []string{reword("DEFAULT 'pending'", "DEFAULT 'failed'")}, wants: []string{"column status: default is 'failed', want 'pending'"}},
+		{statements: []string{reword("BETWEEN 1 AND 512", "BETWEEN 0 AND 512")}, wants: []string{"constraint {t}_ordering_key: check is length(CAST(ordering_key AS BLOB)) BETWEEN 0 AND 512, want "}},
+		{statements: []string{reword("priority > 0", "priority > 1")}, wants: []string{"column shard: generated is CASE WHEN priority < 0 THEN 1 WHEN priority > 1 "}},
+		{
+			statements: []string{"DROP INDEX {t}_failing", "CREATE INDEX {t}_failing ON {t} (target_broker, id) WHERE last_error IS NOT NULL"},
+			wants:      []string{"index {t}_failing: predicate is last_error IS NOT NULL, want "},
+		},
+	},
+	outbox.SQLServer: {
+		{
+			statements: []string{"ALTER TABLE {t} DROP CONSTRAINT {t}_lease", "ALTER TABLE {t} ADD CONSTRAINT {t}_lease CHECK (status <> N'')"},
+			wants:      []string{"constraint {t}_lease: check is ([status]<>N''), want "},
+		},
+		{
+			statements: []string{"DROP INDEX {t}_failing ON {t}", "CREATE INDEX {t}_failing ON {t} (target_broker, id) WHERE last_error IS NOT NULL"},
+			wants:      []string{"index {t}_failing: predicate is ([last_error] IS NOT NULL), want "},
+		},
+	},
+	outbox.MySQL: {
+		{statements: []string{"ALTER TABLE {t} ALTER COLUMN status SET DEFAULT 'Pending'"}, wants: []string{"column status: default is 'Pending', want 'pending'"}},
+		{
+			statements: []string{"ALTER TABLE {t} DROP CONSTRAINT {t}_lease", "ALTER TABLE {t} ADD CONSTRAINT {t}_lease CHECK (status <> '')"},
+			wants:      []string{"constraint {t}_lease: check is "},
+		},
+		{
+			statements: []string{
+				"ALTER TABLE {t} DROP INDEX {t}_failing", "ALTER TABLE {t} DROP COLUMN failing",
+				"ALTER TABLE {t} ADD failing tinyint GENERATED ALWAYS AS (CASE WHEN finished_at IS NULL THEN 1 END) STORED",
+				"CREATE INDEX {t}_failing ON {t} (failing, target_broker, id)",
+			},
+			wants: []string{"column failing: generated is "},
+		},
 	},
 }
 
