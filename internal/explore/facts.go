@@ -147,10 +147,6 @@ func (p *Protocol) checkWaiting(t *Table, r *Row, state outbox.State, unordered 
 	switch state {
 	case outbox.StateStranded, outbox.StatePaused, outbox.StateUnavailable, outbox.StateUnconfigured:
 		report("row %d is %s, and nothing of this world makes it that", r.ID, state)
-	case outbox.StateScheduled:
-		if !r.Scheduled {
-			report("row %d is %s", r.ID, state)
-		}
 	case outbox.StateBackoff:
 		later := cloned(t)
 		if _, err := (*Protocol)(nil).stepPass(&later, &Action{ID: r.ID}); err != nil {

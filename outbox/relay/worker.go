@@ -212,10 +212,7 @@ func (w *worker) deferRows(ctx context.Context, batch *driver.Batch, claim *driv
 	case claim.Ahead > 0:
 		ahead.looked(w.took, len(batch.Messages) > 0)
 		return true
-	case batch.Cut || 2*len(batch.Messages) >= claim.Limit:
-		ahead.clear()
-		return false
-	case claim.Unordered && batch.Waiting < unorderedWaiting, !claim.Unordered && (batch.Seen < claim.Window || 2*batch.Waiting < batch.Seen):
+	case batch.Cut || 2*len(batch.Messages) >= claim.Limit || !mostlyWaits(batch, claim):
 		if !w.crowded(batch, claim) {
 			ahead.clear()
 		}
@@ -241,6 +238,14 @@ func (w *worker) deferRows(ctx context.Context, batch *driver.Batch, claim *driv
 		ahead.deferred(time.Since(began))
 	}
 	return deferred > 0
+}
+
+// mostlyWaits reports whether rows that wait for a time fill the head of a shard.
+func mostlyWaits(batch *driver.Batch, claim *driver.Claim) bool {
+	if claim.Unordered {
+		return batch.Waiting >= unorderedWaiting
+	}
+	return batch.Seen >= claim.Window && 2*batch.Waiting >= batch.Seen
 }
 
 // crowded reports whether rows that could not be claimed, but wait for no time, fill the largest window.
