@@ -62,7 +62,7 @@ var ErrConflict = errors.New("outbox: what was decided about has changed meanwhi
 
 // ErrLocked says that another session has locked a row that was to be changed: nothing was done. A
 // claim goes on around what is locked.
-var ErrLocked = errors.New("outbox: another session has locked a row")
+var ErrLocked = driver.ErrLocked
 
 // An Answer to an exchange.
 type Answer struct {
@@ -92,9 +92,6 @@ func Exchange(ctx context.Context, s Store, completion *driver.Completion, claim
 		return lookAhead(ctx, s, completion, claim)
 	}
 	answer, err := s.Exchange(ctx, completion, claim)
-	if completion != nil && answer.Completed == nil && errors.Is(err, ErrLocked) {
-		answer, err = completeAround(ctx, s, completion, claim, err)
-	}
 	completed := answer.Completed
 	var blocks lockedBlocks
 	if claim != nil && err == nil {
