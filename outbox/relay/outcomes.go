@@ -39,9 +39,9 @@ type part struct {
 	rows       []driver.Ref // with their message ids
 	cause      error        // of the last try
 
-	since, renewed time.Time
-	next           time.Time // try
-	delay          time.Duration
+	since       time.Time
+	next, renew time.Time // when it is tried, and its lease renewed
+	delay       time.Duration
 }
 
 const (
@@ -219,8 +219,8 @@ func (o *outcomes) pass(ctx context.Context) {
 	o.mu.Unlock()
 	for _, part := range left {
 		// Nobody can renew a locked row, and nobody can claim it.
-		if now := time.Now(); now.Sub(part.renewed) >= o.p.policy.Lease/3 && !errors.Is(part.cause, driver.ErrLocked) && ctx.Err() == nil {
-			part.renewed = now
+		if now := time.Now(); !now.Before(part.renew) && !errors.Is(part.cause, driver.ErrLocked) && ctx.Err() == nil {
+			part.renew = now.Add(o.p.policy.Lease / 3)
 			_, _ = o.p.store.Renew(ctx, part.completion.Lease) // where this fails, too, others may get the rows when their lease is over
 		}
 	}
@@ -386,7 +386,7 @@ func size(parts []*part) (rows int) {
 	return rows
 }
 
-// report tells of what is held for long, and returns when the next try is due.
+// report tells of what is held for long, and returns when there is something to do.
 func (o *outcomes) report(ctx context.Context) (next time.Time, some bool) {
 	o.mu.Lock()
 	parts, stopped := slices.Clone(o.parts), o.stopped || size(o.parts) >= maxHeld
@@ -397,8 +397,10 @@ func (o *outcomes) report(ctx context.Context) (next time.Time, some bool) {
 	oldest := parts[0]
 	next = oldest.next
 	for _, part := range parts {
-		if part.next.Before(next) {
-			next = part.next
+		for _, at := range []time.Time{part.next, part.renew} {
+			if at.Before(next) && (at == part.next || !errors.Is(part.cause, driver.ErrLocked)) {
+				next = at
+			}
 		}
 		if part.since.Before(oldest.since) {
 			oldest = part

@@ -151,6 +151,9 @@ func (c *sends) count() (messages, sent int) {
 func (s *site) relay(store driver.Store, broker brokers.Broker, policy outbox.Policy) (stop func()) {
 	s.Helper()
 	policy.Lease, policy.PublishTimeout, policy.PollMax, policy.ShutdownTimeout = 2*time.Second, time.Second, 100*time.Millisecond, time.Second
+	if s.dialect == outbox.MySQL { // a quarter of it is for a statement, which waits for a second
+		policy.Lease = 6 * time.Second
+	}
 	p, err := NewProcessor(ProcessorConfig{Database: "d", Broker: "b", Store: store, Target: broker, Policy: policy, Log: s.log.logger(slog.LevelInfo)})
 	require.NoError(s, err)
 	return running(s.T, p.Run)
@@ -295,8 +298,8 @@ func TestClaimsStopWhileNoOutcomeCanBeWritten(t *testing.T) {
 				stop := s.relay(s.open(s.dsn), got.broker(), outbox.Policy{BatchSize: 5, Workers: 2})
 				defer stop()
 				if name == "of a row" {
-					// One of ten rows of its key, the first.
-					s.eventually("other keys go on", func() bool { return s.count("status = 'published'") == rows-10+1-1 })
+					// It is the first of ten of its key.
+					s.eventually("other keys go on", func() bool { return s.count("status = 'published'") >= rows-10 })
 				}
 				time.Sleep(10 * time.Second)
 				s.tell(&got)
@@ -330,9 +333,11 @@ func TestOutcomeOfALockedRowWaits(t *testing.T) {
 		require.NoError(s, err)
 		s.Cleanup(func() { _ = session.Rollback() })
 		var got sends
+		var id int64
+		require.NoError(s, s.db.QueryRowContext(s.Context(), "SELECT id FROM outbox_messages WHERE type = 'T7'").Scan(&id))
 		got.during = func(name string) {
-			if name == "T7" && session != nil {
-				_, err := session.ExecContext(s.Context(), "UPDATE outbox_messages SET correlation_id = 'mine' WHERE type = 'T7'")
+			if name == "T7" {
+				_, err := session.ExecContext(s.Context(), fmt.Sprint("UPDATE outbox_messages SET correlation_id = 'mine' WHERE id = ", id))
 				assert.NoError(s, err)
 			}
 		}
@@ -343,7 +348,7 @@ func TestOutcomeOfALockedRowWaits(t *testing.T) {
 		s.eventually("other keys go on", func() bool { return s.count("status = 'published' AND ordering_key <> '7'") == rows-10 })
 		s.Logf("other keys after %s", time.Since(began).Round(time.Millisecond))
 		assert.Less(s, time.Since(began), 15*time.Second)
-		time.Sleep(6 * time.Second)
+		time.Sleep(7 * time.Second)
 		if s.dialect == outbox.Postgres {
 			assert.NotZero(s, s.log.count("outcomes not written", `session="process `, "claims_stopped=false"))
 		}
