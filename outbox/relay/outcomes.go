@@ -53,7 +53,7 @@ const (
 	// heldDelay bounds the pause between two tries. The row of another session may be claimed as soon as
 	// that is done, where its lease is over: lockedDelay is shorter.
 	heldDelay   = 5 * time.Second
-	lockedDelay = 250 * time.Millisecond
+	lockedDelay = 200 * time.Millisecond
 	// heldPatience is how long outcomes are held before that is reported.
 	heldPatience = 5 * time.Second
 )
@@ -257,10 +257,17 @@ func (o *outcomes) replace(tried *part, left []*part) {
 	o.broadcast()
 }
 
-// write tries a part, and its pieces where it fails. It returns those that could not be written. A row
-// that cannot be removed is marked; where many cannot, all are.
+// write tries a part, and its halves where it fails. It returns those that could not be written. Rows
+// that are still locked, as far as the database tells, are not tried. A row that cannot be removed is
+// marked; where many cannot, all are.
 func (o *outcomes) write(ctx context.Context, tried *part, misses *int) (left []*part) {
-	several := tried.size() > 1
+	if found, _ := o.locked(ctx, tried); len(found) > 0 {
+		free, rest := tried.split(found)
+		if free.cause = nil; free.size() > 0 {
+			left = o.write(ctx, free, misses)
+		}
+		return append(left, rest)
+	}
 	if *misses < maxMisses {
 		if tried.cause = o.try(ctx, tried); tried.cause == nil {
 			*misses = 0
@@ -271,15 +278,9 @@ func (o *outcomes) write(ctx context.Context, tried *part, misses *int) (left []
 	if ctx.Err() != nil {
 		return []*part{tried}
 	}
-	if several && *misses < maxMisses {
-		free, rest, locked := o.split(ctx, tried)
-		if free.size() > 0 {
-			left = o.write(ctx, free, misses)
-		}
-		if locked {
-			return append(left, rest)
-		}
-		return append(left, o.write(ctx, rest, misses)...)
+	if tried.size() > 1 && *misses < maxMisses {
+		first, second := tried.split(tried.rows[len(tried.rows)/2:])
+		return append(o.write(ctx, first, misses), o.write(ctx, second, misses)...)
 	}
 	if tried.completion.DeletePublished && len(tried.completion.Published) > 0 && *misses <= maxMisses {
 		marked := *tried
@@ -328,53 +329,47 @@ func (p *Processor) swallowed(ctx context.Context, completion *driver.Completion
 	return err
 }
 
-// split divides a part: in the rows that are free and those that are locked, where the database tells;
-// else in halves.
-func (o *outcomes) split(ctx context.Context, of *part) (free, rest *part, locked bool) {
-	found, _ := o.locked(ctx, of)
-	if locked = len(found) > 0; !locked {
-		found = of.rows[len(of.rows)/2:]
-	}
-	is := make(map[int64]bool, len(found))
-	for _, row := range found {
-		is[row.ID] = true
-	}
-	return of.of(func(id int64) bool { return !is[id] }), of.of(func(id int64) bool { return is[id] }), locked
-}
-
 // locked are the rows of a part that another session has locked, and which one that is, where the
 // database tells.
 func (o *outcomes) locked(ctx context.Context, of *part) (rows []driver.Ref, session string) {
 	if prober, ok := o.p.store.(claims.Prober); ok && errors.Is(of.cause, driver.ErrLocked) {
-		rows, session, _ = prober.Locked(ctx, of.completion.Lease.Broker, of.rows) // without an answer it is found out by halves
+		rows, session, _ = prober.Locked(ctx, of.completion.Lease.Broker, of.rows) // without an answer it is tried
 	}
 	return rows, session
 }
 
-// of is the part of a part whose rows are wanted. Its lease spans these.
-func (p *part) of(wanted func(id int64) bool) *part {
-	some := *p
-	c := &some.completion
-	c.Published, c.Other, some.rows = nil, nil, nil
+// split divides a part. The lease of each piece spans its rows, which stand in the order of their ids.
+func (p *part) split(at []driver.Ref) (others, these *part) {
+	others, these = &part{}, &part{}
+	*others, *these = *p, *p
+	is := map[int64]*part{}
+	for _, piece := range []*part{others, these} {
+		piece.rows, piece.completion.Published, piece.completion.Other = nil, nil, nil
+	}
 	for _, row := range p.rows {
-		if wanted(row.ID) {
-			some.rows = append(some.rows, row)
+		is[row.ID] = others
+	}
+	for _, row := range at {
+		is[row.ID] = these
+	}
+	for _, row := range p.rows {
+		piece := is[row.ID]
+		if lease := &piece.completion.Lease; len(piece.rows) == 0 {
+			lease.FirstID, lease.LastID = row.ID, row.ID
+		} else {
+			lease.LastID = row.ID
 		}
+		piece.rows = append(piece.rows, row)
 	}
 	for _, delivered := range p.completion.Published {
-		if wanted(delivered.ID) {
-			c.Published = append(c.Published, delivered)
-		}
+		c := &is[delivered.ID].completion
+		c.Published = append(c.Published, delivered)
 	}
 	for _, other := range p.completion.Other {
-		if wanted(other.ID) {
-			c.Other = append(c.Other, other)
-		}
+		c := &is[other.ID].completion
+		c.Other = append(c.Other, other)
 	}
-	if n := len(some.rows); n > 0 { // in the order of their ids
-		c.Lease.FirstID, c.Lease.LastID = some.rows[0].ID, some.rows[n-1].ID
-	}
-	return &some
+	return others, these
 }
 
 func (p *part) size() int { return len(p.completion.Published) + len(p.completion.Other) }

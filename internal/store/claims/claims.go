@@ -85,13 +85,26 @@ type Answer struct {
 // maxTries bounds how often a decision is made anew that a conflict has made void.
 const maxTries = 3
 
+// briefly is how long a completion is tried again that meets locked rows: most sessions, such as a claim
+// that passes over the rows, are done by then. The relay holds the others back.
+const briefly = 200 * time.Millisecond
+
 // Exchange completes and claims, as [driver.Delivery.Exchange] says. A decision that a conflict has
 // made void is made again, a few times; the batch is Busy then.
 func Exchange(ctx context.Context, s Store, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
 	if claim != nil && claim.Ahead > 0 && !claim.Unordered {
 		return lookAhead(ctx, s, completion, claim)
 	}
-	answer, err := s.Exchange(ctx, completion, claim)
+	var answer Answer
+	err := contention.Retry(ctx, briefly, func(err error) contention.Cause {
+		if completion != nil && answer.Completed == nil && errors.Is(err, ErrLocked) {
+			return contention.Locked
+		}
+		return contention.None
+	}, func() (err error) {
+		answer, err = s.Exchange(ctx, completion, claim)
+		return err
+	})
 	completed := answer.Completed
 	var blocks lockedBlocks
 	if claim != nil && err == nil {

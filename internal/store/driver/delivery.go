@@ -28,8 +28,7 @@ type Delivery interface { //nolint:interfacebloat // all that a relay asks of a 
 	// allows it. Either part may be nil. The completion is durable on its own: it stands even when
 	// the claim fails, and then Exchange returns the error beside a non-nil Exchanged.Completed. An
 	// error with a nil Completed leaves the outcome of the completion unknown; repeating it is
-	// safe. Where another session has locked a row of the completion it is [ErrLocked], without a
-	// wait for that row.
+	// safe. Where another session has locked a row of the completion it is [ErrLocked], soon.
 	Exchange(ctx context.Context, completion *Completion, claim *Claim) (Exchanged, error)
 
 	// Renew extends the lease of a claim from now on and returns the number of rows that still
