@@ -390,3 +390,85 @@ func TestARowThatIsReferredToIsMarked(t *testing.T) {
 		assert.Equal(s, 1, s.count("status = 'published'"))
 	})
 }
+
+// ending is a store that takes no outcome while it is told to, and no renewal either.
+type ending struct {
+	driver.Delivery
+
+	mu     sync.Mutex
+	cause  error
+	claims []int // limits
+}
+
+func (e *ending) refuse(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.cause = err
+}
+
+func (e *ending) Exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if completion != nil && e.cause != nil {
+		return driver.Exchanged{}, e.cause
+	}
+	exchanged, err := e.Delivery.Exchange(ctx, completion, claim)
+	if claim != nil && len(exchanged.Batch.Messages) > 0 {
+		e.claims = append(e.claims, claim.Limit)
+	}
+	return exchanged, err
+}
+
+func (e *ending) Renew(ctx context.Context, lease driver.Lease) (int, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.cause != nil {
+		return 0, e.cause
+	}
+	return e.Delivery.Renew(ctx, lease)
+}
+
+// Where leases cannot be renewed either, as on a full disk, rows come back to the process that has sent
+// them. It writes what became of them, and sends none of them again. For each lease one further row is
+// sent, to find out whether its outcome can be written.
+func TestRowsOfHeldOutcomesAreNotSentAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, path string) {
+		store, broker := &ending{}, &fake{}
+		r := newRig(t, path, broker, outbox.Policy{BatchSize: 5, Workers: 1, Lease: time.Minute}, func(c *ProcessorConfig) { store.Delivery, c.Store = c.Store, store })
+		store.refuse(errReadOnly)
+		r.fill(100, keyed("", 10))
+		r.start()
+		time.Sleep(time.Minute - time.Second)
+		first := len(broker.delivered(""))
+		assert.LessOrEqual(t, first, 2*5, "a batch of each worker")
+		time.Sleep(10 * time.Minute)
+		assert.LessOrEqual(t, len(broker.delivered("")), first+11)
+		assert.InDelta(t, 1+10, len(store.claims), 1, "one for each lease")
+		assert.NotContains(t, store.claims[2:], 5)
+		assert.Equal(t, 1, r.log.count("level=ERROR", "completion failed", "the relay needs the primary"))
+		assert.InDelta(t, 10, r.log.count("level=ERROR", "outcomes not written", "claims_stopped=true"), 1, "once a minute")
+		store.refuse(nil)
+		r.drained(5 * time.Minute)
+		assert.Len(t, broker.delivered(""), 100, "once each")
+		requireOrder(t, broker.delivered(""), 10)
+		assert.Equal(t, 100, r.count("status = 'published' AND attempts = 1"), "none is to blame")
+		r.stop()
+		assert.Zero(t, r.log.count("outcome of a batch lost"))
+	})
+}
+
+// A stop that cannot write outcomes says so.
+func TestStopTellsOfOutcomesThatAreLost(t *testing.T) {
+	inBubble(t, func(t *testing.T, path string) {
+		store := &ending{}
+		r := newRig(t, path, &fake{}, outbox.Policy{ShutdownTimeout: 10 * time.Second}, func(c *ProcessorConfig) { store.Delivery, c.Store = c.Store, store })
+		store.refuse(errReadOnly)
+		r.insert(row{name: "x"})
+		r.start()
+		time.Sleep(time.Second)
+		began := time.Now()
+		r.stop()
+		assert.LessOrEqual(t, time.Since(began), 15*time.Second)
+		assert.Equal(t, 1, r.log.count("level=ERROR", "outcome of a batch lost", "rows=1"))
+	})
+}

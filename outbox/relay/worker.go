@@ -156,6 +156,9 @@ func (w *worker) next(ctx, completing context.Context, completion *driver.Comple
 	if len(batch.Messages) != 1 || batch.Messages[0].Crashes == 0 {
 		return batch, w.asked, err
 	}
+	if _, known := w.p.outcomes.known(&batch.Messages[0]); known { // it is not sent
+		return batch, w.asked, err
+	}
 	w.sent = batch.Messages
 	_, err = w.exchange(completing, &driver.Completion{Lease: batch.Lease, Other: []driver.Outcome{release(&batch.Messages[0])}}, nil)
 	if err == nil {
