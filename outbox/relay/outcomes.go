@@ -70,12 +70,12 @@ func (o *outcomes) hold(ctx context.Context, completion *driver.Completion, mess
 	now := time.Now()
 	held := &part{completion: *completion, cause: err, since: now, next: now, delay: o.p.policy.PollMin}
 	for i := range messages {
-		id, _ := uuid.Parse(messages[i].MessageID)
-		held.rows = append(held.rows, driver.Ref{ID: messages[i].ID, MessageID: id})
+		held.rows = append(held.rows, ref(&messages[i]))
 	}
 	o.mu.Lock()
 	o.parts = append(o.parts, held)
-	if locked := errors.Is(err, driver.ErrLocked); !locked && !o.stopped {
+	locked := errors.Is(err, driver.ErrLocked)
+	if !locked && !o.stopped {
 		o.stopped, o.trial = true, now.Add(o.p.policy.Lease)
 	}
 	o.mu.Unlock()
@@ -83,7 +83,7 @@ func (o *outcomes) hold(ctx context.Context, completion *driver.Completion, mess
 	case o.wake <- struct{}{}:
 	default:
 	}
-	if o.p.completeFailing.Failed(err) && !errors.Is(err, driver.ErrLocked) {
+	if !locked && o.p.completeFailing.Failed(err) {
 		cause, remedy := advised(err, asksDatabase)
 		o.p.log.ErrorContext(ctx, "completion failed", "remedy", remedy, "error", cause, "rows", held.size())
 	}
@@ -153,18 +153,22 @@ func (o *outcomes) known(m *driver.Message) (driver.Delivered, bool) {
 	if m.Crashes == 0 {
 		return driver.Delivered{}, false
 	}
+	row := ref(m)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, parts := range [][]*part{o.parts, o.late} {
-		for _, part := range parts {
-			for _, delivered := range part.completion.Published {
-				if delivered.ID == m.ID {
-					return delivered, true
-				}
-			}
+	for _, part := range slices.Concat(o.parts, o.late) {
+		at := slices.IndexFunc(part.completion.Published, func(d driver.Delivered) bool { return d.ID == m.ID })
+		if at >= 0 && slices.Contains(part.rows, row) {
+			return part.completion.Published[at], true
 		}
 	}
 	return driver.Delivered{}, false
+}
+
+// ref is a row by both of its ids.
+func ref(m *driver.Message) driver.Ref {
+	id, _ := uuid.Parse(m.MessageID) // what is none is refused before it is sent
+	return driver.Ref{ID: m.ID, MessageID: id}
 }
 
 // run writes what is held, until the workers are done and nothing is left, or ctx ends.
@@ -218,8 +222,7 @@ func (o *outcomes) pass(ctx context.Context) {
 	left := slices.Clone(o.parts)
 	o.mu.Unlock()
 	for _, part := range left {
-		// Nobody can renew a locked row, and nobody can claim it.
-		if now := time.Now(); !now.Before(part.renew) && !errors.Is(part.cause, driver.ErrLocked) && ctx.Err() == nil {
+		if now := time.Now(); part.renewable() && !now.Before(part.renew) && ctx.Err() == nil {
 			part.renew = now.Add(o.p.policy.Lease / 3)
 			_, _ = o.p.store.Renew(ctx, part.completion.Lease) // where this fails, too, others may get the rows when their lease is over
 		}
@@ -372,6 +375,10 @@ func (p *part) split(at []driver.Ref) (others, these *part) {
 	return others, these
 }
 
+// renewable reports whether the lease of a part can be renewed: a locked row's cannot, nor can anybody
+// claim it.
+func (p *part) renewable() bool { return !errors.Is(p.cause, driver.ErrLocked) }
+
 func (p *part) size() int { return len(p.completion.Published) + len(p.completion.Other) }
 
 func size(parts []*part) (rows int) {
@@ -392,10 +399,11 @@ func (o *outcomes) report(ctx context.Context) (next time.Time, some bool) {
 	oldest := parts[0]
 	next = oldest.next
 	for _, part := range parts {
-		for _, at := range []time.Time{part.next, part.renew} {
-			if at.Before(next) && (at == part.next || !errors.Is(part.cause, driver.ErrLocked)) {
-				next = at
-			}
+		if part.next.Before(next) {
+			next = part.next
+		}
+		if part.renewable() && part.renew.Before(next) {
+			next = part.renew
 		}
 		if part.since.Before(oldest.since) {
 			oldest = part

@@ -108,7 +108,7 @@ func (w *worker) drain(ctx, sending, completing context.Context, shard int) (mor
 		w.isolation.rejoin()
 	}
 	if completion != nil {
-		_, _ = w.exchange(completing, completion, nil) // logged there; the leases return what could not be completed
+		_, _ = w.exchange(completing, completion, nil) // what could not be written is held
 	}
 	return true
 }
