@@ -150,10 +150,8 @@ func (c *sends) count() (messages, sent int) {
 
 func (s *site) relay(store driver.Store, broker brokers.Broker, policy outbox.Policy) (stop func()) {
 	s.Helper()
-	policy.Lease, policy.PublishTimeout, policy.PollMax, policy.ShutdownTimeout = 2*time.Second, time.Second, 100*time.Millisecond, time.Second
-	if s.dialect == outbox.MySQL { // a quarter of it is for a statement, which waits for a second
-		policy.Lease = 6 * time.Second
-	}
+	// A quarter of the lease is for a statement, which on MySQL waits for a second.
+	policy.Lease, policy.PublishTimeout, policy.PollMax, policy.ShutdownTimeout = 6*time.Second, time.Second, 100*time.Millisecond, time.Second
 	p, err := NewProcessor(ProcessorConfig{Database: "d", Broker: "b", Store: store, Target: broker, Policy: policy, Log: s.log.logger(slog.LevelInfo)})
 	require.NoError(s, err)
 	return running(s.T, p.Run)
@@ -202,7 +200,7 @@ func TestRowsThatCannotBeRemovedAreMarked(t *testing.T) {
 				stop := s.relay(s.open(s.dsn), got.broker(), outbox.Policy{DeletePublished: true})
 				defer stop()
 				s.eventually("all are finished", func() bool { return s.count("finished_at IS NULL") == 0 })
-				time.Sleep(5 * time.Second) // leases that could not be ended would be over
+				time.Sleep(7 * time.Second) // leases that could not be ended would be over
 				stop()
 				s.tell(&got)
 				_, sent := got.count()
@@ -235,7 +233,7 @@ func TestRowsThatARoleMayNotRemoveAreMarked(t *testing.T) {
 		stop := s.relay(store, got.broker(), outbox.Policy{DeletePublished: true})
 		defer stop()
 		s.eventually("all are finished", func() bool { return s.count("finished_at IS NULL") == 0 })
-		time.Sleep(5 * time.Second)
+		time.Sleep(7 * time.Second)
 		stop()
 		s.tell(&got)
 		_, sent := got.count()
