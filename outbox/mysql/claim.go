@@ -138,7 +138,7 @@ func (s thin) Window(ctx context.Context, c *driver.Claim) (w driver.Window, err
 }
 
 // Locked implements claims.Prober. Which session it is, the server tells only with further rights.
-func (s thin) Locked(ctx context.Context, _ string, rows []driver.Ref) (locked []driver.Ref, by string, err error) {
+func (s *Store) Locked(ctx context.Context, _ string, rows []driver.Ref) (locked []driver.Ref, by string, err error) {
 	err = s.transaction(ctx, func(tx *sql.Tx) error {
 		for len(rows) > 0 {
 			some := rows[:min(len(rows), listed)]

@@ -44,6 +44,9 @@ func (s *Store) Diagnose(ctx context.Context) (admin.Diagnosis, error) {
 	if err == nil {
 		err = s.readRight(ctx, &d)
 	}
+	if denied := s.query(ctx, s.db, "rights", nil, func(scanner) error { return nil }); numbered(denied, 1142) {
+		d.Refuse("rights", "this user may not remove rows: GRANT DELETE ON "+s.table)
+	}
 	if err != nil {
 		return d, fmt.Errorf("mysql: diagnose %s: %w", s.table, explain(err))
 	}

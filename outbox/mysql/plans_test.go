@@ -229,7 +229,7 @@ func plans(s plansSize, ids planIDs) []plan {
 
 // unplanned are the statements that TestPlans leaves out.
 var unplanned = []string{
-	"applied", "clock", "server_clock", "server", "uptime", "name_session", "writers", "facts", "holder", "lock_name", "migrate", "record", "release_name", "settings", "settings_global", "slots", "stay",
+	"applied", "clock", "server_clock", "server", "uptime", "name_session", "writers", "facts", "holder", "lock_name", "migrate", "record", "release_name", "rights", "settings", "settings_global", "slots", "stay",
 	"audit", "audit_begin", "audit_begun", "audit_end", "forget_instances", "heartbeat", "instances", "leave", "pause", "pauses", "resume",
 }
 

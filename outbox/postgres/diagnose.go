@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,6 +45,7 @@ func (s *Store) Diagnose(ctx context.Context) (admin.Diagnosis, error) {
 
 // settings are the answers of sql/diagnose.sql.
 type settings struct {
+	messages                                               string // the table's name
 	version                                                string
 	number                                                 int
 	replica                                                bool
@@ -53,6 +55,7 @@ type settings struct {
 }
 
 func (f *settings) read(ctx context.Context, conn *pgx.Conn, text string, want schemacheck.Facts) error {
+	f.messages = want.Tables()[0]
 	return conn.QueryRow(ctx, text, want.Tables(), want.Owned("column "), want.Owned("index ")).Scan(
 		&f.version, &f.number, &f.replica, &f.readOnly, &f.isolation, &f.synchronousCommit, &f.fsync, &f.fullPageWrites, &f.autovacuum,
 		&f.unvacuumed, &f.hidden, &f.forbidden, &f.required, &f.hotUnfriendly)
@@ -107,7 +110,11 @@ func (f *settings) judgeTables(d *admin.Diagnosis) {
 			"give the role BYPASSRLS or a policy that shows it all rows", table))
 	}
 	if len(f.forbidden) > 0 {
-		d.Warn("rights", "this role lacks rights that a relay needs: GRANT "+strings.Join(f.forbidden, ", "))
+		note := d.Warn
+		if slices.Contains(f.forbidden, "DELETE ON "+f.messages) { // a relay that delivers would not get rid of rows
+			note = d.Refuse
+		}
+		note("rights", "this role lacks rights that a relay needs: GRANT "+strings.Join(f.forbidden, ", "))
 	}
 	for _, column := range f.required {
 		d.Warn("column", fmt.Sprintf("column %s is not ours, may not be NULL and has no default, so no message can be written: give it a default", column))

@@ -240,10 +240,10 @@ func (s thin) Window(ctx context.Context, c *driver.Claim) (w driver.Window, err
 }
 
 // Locked implements claims.Prober. The transaction ends before anything else is done.
-func (s thin) Locked(ctx context.Context, broker string, rows []driver.Ref) (locked []driver.Ref, by string, err error) {
+func (s *Store) Locked(ctx context.Context, broker string, rows []driver.Ref) (locked []driver.Ref, by string, err error) {
 	var ids []pgtype.UUID
 	_, _, messages := between(rows)
-	x := exchange{store: s.Store}
+	x := exchange{store: s}
 	x.send(nil, begin)
 	x.send(nil, s.sql.planSettings)
 	x.send(scanInto(&ids, &by), s.sql.locked, broker, messages)

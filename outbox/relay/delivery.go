@@ -73,6 +73,10 @@ func (d *delivery) sendAll(ctx, sending context.Context) {
 	d.probes = d.p.history.probes(d.pass.probe)
 	for i := range d.batch.Messages {
 		m := &d.batch.Messages[i]
+		if delivered, known := d.p.outcomes.known(m); known {
+			d.completion.Published = append(d.completion.Published, delivered)
+			continue
+		}
 		out, outcome, ok := prepare(m, &d.p.policy, time.Now(), d.began)
 		switch {
 		case ok:

@@ -59,8 +59,9 @@ type Processor struct {
 	// Calls to the database that fail; apart, since one may fail without the others.
 	lookFailing, claimFailing, completeFailing, deferFailing, aloneFailing failure.Standing
 
-	locked lockedRows
-	busy   busyShards
+	locked   lockedRows
+	busy     busyShards
+	outcomes *outcomes
 }
 
 // ProcessorConfig is what a processor needs.
@@ -106,6 +107,7 @@ func NewProcessor(cfg ProcessorConfig) (*Processor, error) {
 		wake:    make(chan struct{}, 1), isolation: newCrashIsolation(),
 	}
 	p.failures = failures{log: p.log, broker: cfg.Broker}
+	p.outcomes = newOutcomes(p)
 	if cfg.Observer != nil {
 		p.observer = cfg.Observer.Observe(cfg.Database, cfg.Broker)
 	}
@@ -147,7 +149,12 @@ func (p *Processor) Run(ctx context.Context) error {
 		}
 		group.Go(func() error { w.run(ctx, sending, completing); return nil })
 	}
-	return group.Wait()
+	done := make(chan struct{})
+	var outcomes errgroup.Group
+	outcomes.Go(func() error { p.outcomes.run(completing, done); return nil })
+	err = group.Wait()
+	close(done)
+	return errors.Join(err, outcomes.Wait())
 }
 
 // hands is how many batches a worker has on their way: one is published while another one is

@@ -19,6 +19,8 @@ type worker struct {
 	blocked    bool                                      // the broker has deferred rows, as far as this worker knows
 	ahead      [outbox.Classes * outbox.Shards]lookAhead // by shard
 	pass       pass                                      // of the current claim
+	trial      bool                                      // the current claim is of one row, to find out whether outcomes can be written
+	sent       []driver.Message                          // whose outcomes are written next
 	asked      time.Time                                 // when the database was asked for the current claim
 	took       time.Duration                             // and how long it thought about it
 	classified []classified                              // room for what calls mean
@@ -105,10 +107,11 @@ func (w *worker) drain(ctx, sending, completing context.Context, shard int) (mor
 		if !deferred {
 			w.widen(batch, claim, took)
 		}
+		w.sent = batch.Messages
 		w.isolation.rejoin()
 	}
 	if completion != nil {
-		_, _ = w.exchange(completing, completion, nil) // logged there; the leases return what could not be completed
+		_, _ = w.exchange(completing, completion, nil) // what could not be written is held
 	}
 	return true
 }
@@ -123,9 +126,10 @@ func (w *worker) count(ctx context.Context, batch *driver.Batch) {
 
 // stay asks, with outcomes to be written, whether the next rows may be claimed without waiting.
 func (w *worker) stay() (ok bool) {
-	if w.p.isolation.wanted() || w.p.throttle.exhausted() {
+	if w.p.isolation.wanted() || w.p.throttle.exhausted() || w.p.outcomes.closed() {
 		return false
 	}
+	w.trial = false
 	w.pass, ok = w.p.breaker.try()
 	return ok
 }
@@ -134,6 +138,9 @@ func (w *worker) stay() (ok bool) {
 func (w *worker) enter(ctx context.Context) (err error) {
 	w.isolation.leave()
 	if err = w.p.throttle.wait(ctx); err != nil {
+		return err
+	}
+	if w.trial, err = w.p.outcomes.enter(ctx); err != nil {
 		return err
 	}
 	if w.pass, err = w.p.breaker.enter(ctx); err != nil {
@@ -152,6 +159,10 @@ func (w *worker) next(ctx, completing context.Context, completion *driver.Comple
 	if len(batch.Messages) != 1 || batch.Messages[0].Crashes == 0 {
 		return batch, w.asked, err
 	}
+	if _, known := w.p.outcomes.known(&batch.Messages[0]); known { // it is not sent
+		return batch, w.asked, err
+	}
+	w.sent = batch.Messages
 	_, err = w.exchange(completing, &driver.Completion{Lease: batch.Lease, Other: []driver.Outcome{release(&batch.Messages[0])}}, nil)
 	if err == nil {
 		err = w.isolation.isolate(ctx, min(isolationTime, w.p.policy.Lease/4))
@@ -169,8 +180,11 @@ func (w *worker) next(ctx, completing context.Context, completion *driver.Comple
 func (w *worker) nothing(ctx, completing context.Context, batch *driver.Batch, claim *driver.Claim, err error) (again, more bool) {
 	w.isolation.rejoin()
 	w.pass.end(errNoOutcome)
+	if w.trial && !errors.Is(err, errHeld) {
+		w.p.outcomes.retry()
+	}
 	switch {
-	case w.ended(): // the claim may not have been made
+	case w.ended(), errors.Is(err, errHeld): // the claim may not have been made
 		return false, true
 	case err != nil:
 		if claim.Ahead > 0 {
@@ -195,6 +209,9 @@ func (w *worker) claim(shard int) *driver.Claim {
 	}
 	if claim.PerKey > 0 { // the share of one key is no batch
 		claim.Window = max(w.window, maxWindow*w.p.policy.BatchSize)
+	}
+	if w.trial {
+		claim.Limit = 1
 	}
 	if w.pass.probe { // a few, and those behind which they may wait
 		claim.Limit = min(claim.Limit, w.p.history.probeLimit()+int(w.p.history.suspects.Load()))
@@ -272,45 +289,31 @@ func (w *worker) widen(batch *driver.Batch, claim *driver.Claim, took time.Durat
 	return false
 }
 
-// exchange completes and claims. A completion whose fate is unknown is repeated, without the claim,
-// until it is known or the lease is about to end anyway.
+// errHeld says that a completion was not written, and nothing claimed for that.
+var errHeld = errors.New("outbox: outcomes are held that were not written")
+
+// exchange completes and claims. A completion that fails, or whose fate is unknown, is held for another
+// try. Around rows that other sessions have locked the claim goes on.
 func (w *worker) exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
 	// A claim whose answer is not awaited would leave rows with a lease but no owner; so it is not
 	// cut short by a shutdown.
 	exchanged, err := w.ask(ctx, completion, claim)
-	if completion == nil || exchanged.Completed != nil {
-		w.exchanged(ctx, completion, claim, &exchanged, err)
-		return exchanged, err
-	}
-	if w.p.completeFailing.Failed(err) {
-		cause, remedy := advised(err, asksDatabase)
-		w.p.log.ErrorContext(ctx, "completion failed", "remedy", remedy, "error", cause, "rows", len(completion.Published)+len(completion.Other))
-	}
-	delay, deadline := w.p.policy.PollMin, time.Now().Add(w.p.policy.Lease)
-	for time.Now().Add(delay).Before(deadline) {
-		sleep(ctx, delay)
-		if ctx.Err() != nil {
-			break
+	if completion != nil && exchanged.Completed == nil {
+		w.p.outcomes.hold(ctx, completion, w.sent, err)
+		if claim == nil || !errors.Is(err, driver.ErrLocked) || w.p.outcomes.closed() {
+			return exchanged, errHeld
 		}
-		again, retryErr := w.ask(ctx, completion, nil)
-		if retryErr == nil {
-			w.p.completes()
-			// Rows that carry the token no more may have been completed by the first try: no
-			// verdict about leases.
-			return again, err
-		}
-		delay = min(2*delay, 5*time.Second)
+		completion = nil
+		exchanged, err = w.ask(ctx, nil, claim)
 	}
-	cause, remedy := advised(err, asksDatabase)
-	w.p.log.ErrorContext(ctx, "outcome of a batch lost",
-		"remedy", remedy, "error", cause, "rows", len(completion.Published)+len(completion.Other))
+	w.exchanged(ctx, completion, claim, &exchanged, err)
 	return exchanged, err
 }
 
 // exchanged notes what has come of an exchange of which nothing is to be completed any more.
 func (w *worker) exchanged(ctx context.Context, completion *driver.Completion, claim *driver.Claim, done *driver.Exchanged, err error) {
 	if completion != nil {
-		w.p.completes()
+		w.completed(ctx, completion, done.Completed.Lost)
 	}
 	if ctx.Err() == nil && !errors.Is(err, errEnded) {
 		// Where another relay has the shard, or nothing is there for it, it was not tried whether rows can be claimed.
@@ -325,7 +328,6 @@ func (w *worker) exchanged(ctx context.Context, completion *driver.Completion, c
 		w.p.lockedSeen(ctx, claim, &done.Batch)
 		w.p.busySeen(ctx, claim, &done.Batch)
 	}
-	w.completed(ctx, done.Completed)
 }
 
 // errEnded says that a claim was not made, since nothing could come of it any more.
@@ -368,15 +370,24 @@ func (w *worker) ask(ctx context.Context, completion *driver.Completion, claim *
 	return exchanged, err
 }
 
-func (w *worker) completed(ctx context.Context, completed *driver.Completed) {
-	if completed == nil || completed.Lost == 0 {
+// completed notes what has come of a completion. Rows that it did not change belong to others by now, or
+// the database has swallowed their outcomes.
+func (w *worker) completed(ctx context.Context, completion *driver.Completion, lost int) {
+	if lost < len(completion.Published)+len(completion.Other) {
+		w.p.outcomes.written()
+	}
+	if lost == 0 {
 		return
 	}
-	w.p.counters.leaseLost.Add(int64(completed.Lost))
-	if w.p.observer != nil {
-		w.p.observer.LeaseLost(ctx, completed.Lost)
+	if err := w.p.swallowed(ctx, completion, lost); err != nil {
+		w.p.outcomes.hold(ctx, completion, w.sent, err)
+		return
 	}
-	w.p.log.WarnContext(ctx, "lease lost before completion", "rows", completed.Lost)
+	w.p.counters.leaseLost.Add(int64(lost))
+	if w.p.observer != nil {
+		w.p.observer.LeaseLost(ctx, lost)
+	}
+	w.p.log.WarnContext(ctx, "lease lost before completion", "rows", lost)
 }
 
 // seldom says at most once in seldomEvery that it is time to log what may happen with each batch.

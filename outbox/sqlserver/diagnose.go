@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -60,7 +61,11 @@ func (s *Store) diagnose(ctx context.Context, d *admin.Diagnosis) error {
 		return err
 	}})
 	if len(forbidden) > 0 {
-		d.Warn("rights", "this user lacks rights that a relay needs: GRANT "+strings.Join(forbidden, ", "))
+		note := d.Warn
+		if slices.Contains(forbidden, "DELETE ON "+s.table) { // a relay that delivers would not get rid of rows
+			note = d.Refuse
+		}
+		note("rights", "this user lacks rights that a relay needs: GRANT "+strings.Join(forbidden, ", "))
 	}
 	return err
 }

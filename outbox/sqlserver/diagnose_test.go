@@ -56,7 +56,7 @@ func TestDiagnose(t *testing.T) {
 			[]admin.Finding{
 				{Topic: "durability", Message: "DELAYED_DURABILITY is FORCED"},
 				{Topic: "clock", Message: "behind this machine"},
-				{Topic: "rights", Message: "GRANT DELETE ON app.outbox, INSERT ON app.outbox_key_blocks"},
+				{Refused: true, Topic: "rights", Message: "GRANT DELETE ON app.outbox, INSERT ON app.outbox_key_blocks"},
 			},
 		},
 	} {

@@ -21,6 +21,9 @@ const (
 	errChanged        = 50123 // what was decided about has changed
 )
 
+// lockTimeout says that another session has locked a row.
+const lockTimeout = 1222
+
 // permissionDenied is what a user gets who may not read a table.
 const permissionDenied = 229
 
@@ -40,7 +43,7 @@ func transient(err error) bool {
 	return numbered(err,
 		601,  // a dirty read met rows on the move
 		1205, // deadlock victim
-		1222, // lock timeout
+		lockTimeout,
 		2627, // two wrote the same row at once: it is there now
 		3960, // snapshot conflict
 		errLockNotGranted, errChanged)
@@ -76,7 +79,7 @@ func explain(err error) error {
 			"ARITHABORT, CONCAT_NULL_YIELDS_NULL and QUOTED_IDENTIFIER switched on (sqlcmd: option -I)"
 	case numbered(err, 3906, 978): // read-only database, read-only replica
 		remedy = errReplica.Error()
-	case numbered(err, 1222, errLockNotGranted):
+	case numbered(err, lockTimeout, errLockNotGranted):
 		remedy = "another session holds its locks for long; look for an open transaction with sys.dm_tran_locks"
 	default:
 		return err

@@ -3,6 +3,7 @@ package sqlserver
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -37,9 +38,17 @@ type thin struct{ *Store }
 // Exchange implements claims.Store.
 func (s thin) Exchange(ctx context.Context, completion *driver.Completion, claim *driver.Claim) (claims.Answer, error) {
 	x := exchange{store: s.Store, completion: completion, claim: claim}
-	err := retry(ctx, func() error { return x.run(ctx) })
+	var locked error // a row of the completion is
+	err := retry(ctx, func() error {
+		err := x.run(ctx)
+		if p := x.remaining(); (p.published || p.other) && numbered(err, lockTimeout) {
+			locked = fmt.Errorf("%w: %w", claims.ErrLocked, err)
+			return nil
+		}
+		return err
+	})
 	x.answer.Completed = x.completed()
-	return x.answer, err
+	return x.answer, errors.Join(err, locked)
 }
 
 // exchange is one call in progress.

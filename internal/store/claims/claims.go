@@ -62,7 +62,7 @@ var ErrConflict = errors.New("outbox: what was decided about has changed meanwhi
 
 // ErrLocked says that another session has locked a row that was to be changed: nothing was done. A
 // claim goes on around what is locked.
-var ErrLocked = errors.New("outbox: another session has locked a row")
+var ErrLocked = driver.ErrLocked
 
 // An Answer to an exchange.
 type Answer struct {
@@ -85,16 +85,26 @@ type Answer struct {
 // maxTries bounds how often a decision is made anew that a conflict has made void.
 const maxTries = 3
 
+// briefly is how long a completion is tried again that meets locked rows: most sessions, such as a claim
+// that passes over the rows, are done by then. The relay holds the others back.
+const briefly = 200 * time.Millisecond
+
 // Exchange completes and claims, as [driver.Delivery.Exchange] says. A decision that a conflict has
 // made void is made again, a few times; the batch is Busy then.
 func Exchange(ctx context.Context, s Store, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
 	if claim != nil && claim.Ahead > 0 && !claim.Unordered {
 		return lookAhead(ctx, s, completion, claim)
 	}
-	answer, err := s.Exchange(ctx, completion, claim)
-	if completion != nil && answer.Completed == nil && errors.Is(err, ErrLocked) {
-		answer, err = completeAround(ctx, s, completion, claim, err)
-	}
+	var answer Answer
+	err := contention.Retry(ctx, briefly, func(err error) contention.Cause {
+		if completion != nil && answer.Completed == nil && errors.Is(err, ErrLocked) {
+			return contention.Locked
+		}
+		return contention.None
+	}, func() (err error) {
+		answer, err = s.Exchange(ctx, completion, claim)
+		return err
+	})
 	completed := answer.Completed
 	var blocks lockedBlocks
 	if claim != nil && err == nil {

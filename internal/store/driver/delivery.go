@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"math"
 	"time"
 
@@ -27,7 +28,7 @@ type Delivery interface { //nolint:interfacebloat // all that a relay asks of a 
 	// allows it. Either part may be nil. The completion is durable on its own: it stands even when
 	// the claim fails, and then Exchange returns the error beside a non-nil Exchanged.Completed. An
 	// error with a nil Completed leaves the outcome of the completion unknown; repeating it is
-	// safe.
+	// safe. Where another session has locked a row of the completion it is [ErrLocked], soon.
 	Exchange(ctx context.Context, completion *Completion, claim *Claim) (Exchanged, error)
 
 	// Renew extends the lease of a claim from now on and returns the number of rows that still
@@ -198,6 +199,10 @@ type Exchanged struct {
 	// Batch is empty when nothing was asked for or nothing is ready.
 	Batch Batch
 }
+
+// ErrLocked is the error of a completion of which another session has locked a row: nothing of it was
+// written, and the rest can be by itself.
+var ErrLocked = errors.New("outbox: another session has locked a row")
 
 // Completed tells what became of a completion.
 type Completed struct {

@@ -87,7 +87,7 @@ func (r *operateRace) deliver(ctx context.Context, store driver.Store, random *r
 			return err
 		}
 		r.held.give(batch)
-		if result, err = store.Exchange(ctx, completion, nil); err != nil || result.Completed.Lost > 0 {
+		if result, err = exchange(ctx, store, completion, nil); err != nil || result.Completed.Lost > 0 {
 			return fmt.Errorf("completed %+v: %w", result.Completed, err)
 		}
 	}

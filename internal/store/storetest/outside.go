@@ -176,7 +176,7 @@ func (t *table) claims(ids []int64) func(driver.Store) error {
 
 func completes(completion *driver.Completion) func(driver.Store) error {
 	return func(store driver.Store) error {
-		result, err := store.Exchange(context.Background(), completion, nil)
+		result, err := exchange(context.Background(), store, completion, nil)
 		if err == nil && result.Completed.Lost > 0 {
 			err = fmt.Errorf("%d outcomes are lost", result.Completed.Lost)
 		}

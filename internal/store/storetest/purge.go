@@ -250,7 +250,7 @@ func (r *purgeRace) deliver(ctx context.Context, store driver.Store, random *ran
 	}
 	// Counted before, since others may act on them as soon as they are written.
 	r.abandoned.Add(int64(len(s.Other)))
-	exchanged, err = store.Exchange(ctx, s, nil)
+	exchanged, err = exchange(ctx, store, s, nil)
 	if err == nil && exchanged.Completed.Lost > 0 {
 		err = fmt.Errorf("%d claimed rows are gone", exchanged.Completed.Lost)
 	}

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -48,6 +49,16 @@ func (t *table) crew(f func(ctx context.Context, store driver.Store, random *ran
 	}
 	group.Wait()
 	require.NoError(t, first)
+}
+
+// exchange tries a completion again that meets locked rows, as a relay does.
+func exchange(ctx context.Context, store driver.Store, completion *driver.Completion, claim *driver.Claim) (driver.Exchanged, error) {
+	for {
+		exchanged, err := store.Exchange(ctx, completion, claim)
+		if exchanged.Completed != nil || !errors.Is(err, driver.ErrLocked) {
+			return exchanged, err
+		}
+	}
 }
 
 // hands knows which rows and keys are in whose hands.
@@ -111,7 +122,7 @@ func testNeverShared(t *table, isUnordered bool) {
 				c.Window += random.IntN(60)
 				c.Unordered = isUnordered
 			})
-			result, err := store.Exchange(ctx, completion, claim)
+			result, err := exchange(ctx, store, completion, claim)
 			if err != nil {
 				return err
 			}
