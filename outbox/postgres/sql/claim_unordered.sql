@@ -63,6 +63,5 @@ SELECT false
             ELSE 0 END
      , (SELECT session FROM known)
      , set_config('fanout.first', coalesce((SELECT min(id) FROM claimed), 1)::text, false)
-     , set_config('fanout.last', last::text, false)
-     , set_config('synchronous_commit', 'off', true)
+     , set_config('fanout.last', last::text, false) || set_config('synchronous_commit', 'off', true)
   FROM summary
