@@ -165,10 +165,11 @@ func TestLowWaterAfterReopening(t *testing.T) {
 	assert.Equal(t, []int64{24}, d.deliver(false))
 }
 
-// Rows that an operator opens by hand are found by the full look, and by the claim that follows it.
+// Rows that an operator opens by hand are found by a full look, and by the claim that follows it.
 func TestLowWaterFullLook(t *testing.T) {
 	t.Parallel()
 	d := newTide(t)
+	d.store.water.slow = time.Hour // so that polls wait for it
 	require.Equal(t, []int64{1}, d.deliver(false))
 	d.rise(false, true)
 	look := func() []int {

@@ -23,17 +23,15 @@ SELECT known.shard, (SELECT session FROM broker), ''
         OFFSET 0) AS known
  WHERE NOT (SELECT paused FROM broker)
    AND ($4::bigint >> known.shard) & 1 = 0
+       -- A head that holds nothing but waiting rows hides the rows behind it: they have to be deferred. One scan asks both, and EXISTS keeps
+       -- the planner from taking the scan for so expensive that it compiles the statement at each poll.
    AND (EXISTS (SELECT
-                 FROM (SELECT locked_until
+                 FROM (SELECT locked_until, row_number() OVER (ORDER BY id) AS place
                          FROM {{table}} AS m
                         WHERE m.target_broker = $1 AND m.shard = known.shard AND m.finished_at IS NULL AND NOT m.deferred AND m.available_at IS NULL AND m.id >= known.floor
                         ORDER BY id
                         LIMIT 20000) AS head
-                WHERE locked_until IS NULL OR locked_until <= statement_timestamp())
-       -- A head that holds nothing but waiting rows hides what is behind it: they have to be deferred.
-    OR (SELECT count(*) FROM (SELECT FROM {{table}} AS m
-                               WHERE m.target_broker = $1 AND m.shard = known.shard AND m.finished_at IS NULL AND NOT m.deferred AND m.available_at IS NULL AND m.id >= known.floor
-                               LIMIT 20000) AS head) = 20000
+                WHERE locked_until IS NULL OR locked_until <= statement_timestamp() OR place = 20000)
        -- A scheduled row whose time has come has to be admitted.
     OR EXISTS (SELECT
                  FROM (SELECT FROM {{table}} AS m
