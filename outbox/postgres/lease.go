@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -67,7 +68,10 @@ func (s *Store) fullLook(ctx context.Context, broker string) (ready driver.Readi
 	}
 	marks := s.water.marks(broker, false)
 	for shard, above := range marks.above {
-		if marks.writers[shard] != "{}" {
+		switch {
+		case !slices.Contains(ready.Shards, shard):
+			marks.floors[shard] = noFloor
+		case marks.writers[shard] != "{}":
 			marks.floors[shard] = max(marks.floors[shard], above)
 		}
 	}
