@@ -44,6 +44,11 @@ func (s *Store) Ready(ctx context.Context, broker string, busy wakeup.Set) (read
 		go func() {
 			ctx, cancel := context.WithTimeout(s.closing, lookTime)
 			defer cancel()
+			defer func() {
+				if panicked := recover(); panicked != nil { // in a hook of the pool, perhaps: a poll that panics ends no process
+					found <- fmt.Errorf("postgres: look for ready rows in %s: panic: %v", s.table, panicked)
+				}
+			}()
 			var err error
 			all, err = s.fullLook(ctx, broker)
 			found <- err

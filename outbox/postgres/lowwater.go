@@ -43,15 +43,17 @@ import (
 // Ids ascend as long as the server keeps what it has committed. One that has not (a standby that
 // did not have everything was promoted, a backup was restored, a crash took commits that had not
 // waited for the disk) hands out ids again that are below the marks. All sessions end before that. So
-// each session has a number of its own, in a setting of the session, wherever the pool and the pooler
-// have it from; a statement uses no mark in a session that was not met before; and when one is met
-// all marks are dropped.
+// each session has a number, in a setting of the session, wherever the pool and the pooler have it from: that
+// of a session that was met before and is still alive on the server, so that a new connection
+// changes nothing, or else one of its own. A statement uses no mark in a session whose number was not met
+// before, and when one is met all marks are dropped.
 type lowWater struct {
 	mu       sync.Mutex
 	era      int64   // how often all marks were dropped
 	sessions []int64 // that were met; replaced, never changed
 	shards   map[shardKey]*waterLine
 	look     map[string]time.Time // by broker: when the next full look is due
+	looking  bool                 // one is in progress
 	every    int                  // marksEvery, but for tests
 	slow     time.Duration        // slowClaim, but for tests
 }
@@ -343,20 +345,20 @@ func (w *lowWater) marks(broker string, none bool) (m shardMarks) {
 	return m
 }
 
-// due reports whether a full look is, and counts on it from then on. slow is how long a poll waits for it.
+// due reports whether a full look is, which the caller then makes: one at a time, so that the pool has
+// connections for claims. slow is how long a poll waits for it.
 func (w *lowWater) due(broker string, now time.Time) (due bool, slow time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	at, known := w.look[broker]
-	due = known && now.After(at)
 	if w.look == nil {
 		w.look = map[string]time.Time{}
 	}
-	if due {
-		w.look[broker] = now.Add(2 * lookTime)
-	} else if !known {
+	if !known {
 		w.look[broker] = now.Add(fullEvery)
 	}
+	due = known && now.After(at) && !w.looking
+	w.looking = w.looking || due
 	return due, cmp.Or(w.slow, slowClaim)
 }
 
@@ -388,7 +390,7 @@ func (m *shardMarks) add(w *lowWater, broker string, none bool) {
 func (w *lowWater) looked(broker string, first map[int]int64, began, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.look[broker] = now.Add(max(fullEvery, fullLookShare*now.Sub(began)))
+	w.looking, w.look[broker] = false, now.Add(max(fullEvery, fullLookShare*now.Sub(began)))
 	for shard, id := range first {
 		mark := &w.line(broker, shard).class[shard/outbox.Shards]
 		mark.floor, mark.above, mark.candidate = min(mark.floor, id), min(mark.above, id), nil

@@ -187,6 +187,23 @@ func TestLowWaterFullLook(t *testing.T) {
 	d.rise(false, true)
 }
 
+// The pool makes connections whenever it has too few, and beside an old transaction it takes long to make
+// the marks again.
+func TestLowWaterOnANewConnection(t *testing.T) {
+	t.Parallel()
+	d := newTide(t)
+	require.Equal(t, []int64{1}, d.deliver(false))
+	d.rise(false, true)
+	before, connections := d.floor(), d.store.pool.Stat().NewConnsCount()
+	for _, conn := range d.store.pool.AcquireAllIdle(t.Context()) {
+		defer conn.Release()
+	}
+	d.insert(1)
+	require.Len(t, d.deliver(false), 1)
+	require.Greater(t, d.store.pool.Stat().NewConnsCount(), connections)
+	assert.GreaterOrEqual(t, d.floor(), before)
+}
+
 // A server that has lost what it had committed, as a standby can that is promoted too early, hands
 // out ids again that are below the marks. The first look and the first claim see their rows, also on a
 // pool of the application's.

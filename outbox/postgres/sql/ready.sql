@@ -4,7 +4,8 @@
 -- Plan: one row of {{name}}_pauses by primary key; per shard, one range scan of {{name}}_open that stops at the first ready row; one probe of {{name}}_scheduled and a few of {{name}}_blocks_wake.
 WITH broker AS MATERIALIZED (
     SELECT EXISTS (SELECT FROM {{table}}_pauses WHERE target_broker = $1) AS paused
-         , coalesce(nullif(current_setting('fanout.session', true), ''), (random() * 4611686018427387904)::bigint::text)::bigint AS session
+         , coalesce(nullif(current_setting('fanout.session', true), '')::bigint
+                    , (SELECT min(met) FROM unnest($5::bigint[]) AS met WHERE met IN ({{include part_living}})), {{include part_own_session}}) AS session
 )
 SELECT -2 AS shard, session, set_config('fanout.session', session::text, false) FROM broker
  UNION ALL
