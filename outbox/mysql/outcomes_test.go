@@ -52,12 +52,15 @@ func waitsForShard(t *testing.T, db *sql.DB, shard int, name string, operation f
 	release := holdShard(t, db, "outbox_messages", "b", shard)
 	done := make(chan error, 1)
 	go func() { done <- operation() }()
-	assert.Eventually(t, func() bool {
+	if !assert.Eventually(t, func() bool {
 		var waiting int
 		require.NoError(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM information_schema.processlist AS p JOIN information_schema.innodb_trx ON trx_mysql_thread_id = p.id
 			WHERE trx_isolation_level = 'READ COMMITTED' AND db = DATABASE() AND info LIKE 'SELECT version FROM outbox_messages_shards % FOR UPDATE' AND p.id <> connection_id()`).Scan(&waiting))
 		return waiting == 1 || len(done) > 0
-	}, 30*time.Second, 150*time.Millisecond) // innodb_trx shows nothing new to a session that asks more often than every 0.1 s
+	}, 30*time.Second, 150*time.Millisecond) { // innodb_trx shows nothing new to a session that asks more often than every 0.1 s
+		release()
+		t.FailNow()
+	}
 	assert.Empty(t, done, "%s did not wait", name)
 	release()
 	require.NoError(t, <-done, name)

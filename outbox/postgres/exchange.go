@@ -102,11 +102,8 @@ func (s *Store) exchange(ctx context.Context, completion *driver.Completion, cla
 		x = again
 		x.wasSimple = false
 	}
-	if batch := &x.answer.Batch; err == nil && x.few && batch.Seen > 0 && len(batch.Messages) == 0 { // more than a few
-		err = x.fetchLate(ctx)
-	}
-	if err == nil && (repeats(x.answer.Batch.Messages) || x.passedOver()) {
-		x, err = s.decideInstead(ctx, &x)
+	if err == nil {
+		x, err = s.checkTaken(ctx, x)
 	}
 	if err == nil && claim != nil {
 		x.sighting.busy = x.answer.Batch.Busy
@@ -116,6 +113,20 @@ func (s *Store) exchange(ctx context.Context, completion *driver.Completion, cla
 		}
 	}
 	return x.answer, err
+}
+
+// checkTaken reads messages that did not come with the claim, and decides where they must not go as they
+// were taken.
+func (s *Store) checkTaken(ctx context.Context, x exchange) (exchange, error) {
+	if batch := &x.answer.Batch; x.few && batch.Seen > 0 && len(batch.Messages) == 0 { // more than a few
+		if err := x.fetchLate(ctx); err != nil {
+			return x, err
+		}
+	}
+	if repeats(x.answer.Batch.Messages) || x.passedOver() {
+		return s.decideInstead(ctx, &x)
+	}
+	return x, nil
 }
 
 // passedOver reports whether a claim that tried to take the head of a shard as it stood missed a row of

@@ -41,7 +41,7 @@ func (s *Store) Ready(ctx context.Context, broker string, busy wakeup.Set) (read
 	if due, slow := s.water.due(broker, time.Now()); due {
 		found := make(chan error, 1)
 		var all driver.Readiness
-		go func() {
+		go func() { //nolint:contextcheck // it outlives the poll
 			ctx, cancel := context.WithTimeout(s.closing, lookTime)
 			defer cancel()
 			defer func() {

@@ -45,7 +45,7 @@ type Store struct {
 	sql     statements
 	water   lowWater
 	simple  simpleShards
-	closing context.Context // of full looks, which close ends
+	closing context.Context //nolint:containedctx // of full looks, which outlive the poll that began them: close ends it
 	close   context.CancelFunc
 	// For how long a transaction is repeated that meets locked rows.
 	patience          time.Duration
@@ -166,7 +166,8 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 		"fetch": &s.sql.fetch, "between": &s.sql.between, "plan_settings": &s.sql.planSettings,
 		"blocks": &s.sql.blocks, "turn": &s.sql.turn, "lift": &s.sql.lift, "free": &s.sql.free, "defer": &s.sql.deferRows,
 		"settings":       &s.sql.settings,
-		"mark_published": &s.sql.markPublished, "delete_published": &s.sql.deletePublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready, "below": &s.sql.below,
+		"mark_published": &s.sql.markPublished, "delete_published": &s.sql.deletePublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
+		"below":   &s.sql.below,
 		"writers": &s.sql.writers, "holder": &s.sql.holder,
 		"facts": &s.sql.facts, "diagnose": &s.sql.diagnose, "horizon": &s.sql.horizon,
 		"exclusive": &s.sql.exclusive, "exclusive_settings": &s.sql.exclusiveSettings,
