@@ -81,7 +81,7 @@ func (x *exchange) fetchLate(ctx context.Context) error {
 
 // headColumns is how many columns of claim.sql say what the claim saw. Where there are more, they
 // are those of messages.
-const headColumns = 12
+const headColumns = 11
 
 // readHead reads what the claim saw, and where few rows were expected and found, what it took.
 func (x *exchange) readHead(answers pgx.BatchResults) error {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -222,11 +223,24 @@ func TestClaimWhileACompletionIsUnderWay(t *testing.T) {
 // passes it over, and takes no later one of its key.
 func TestClaimWhileARowIsChangedByHand(t *testing.T) {
 	t.Parallel()
-	for name, wake := range map[string]bool{"plain": false, "judged": true} {
+	for name, request := range map[string]struct {
+		limit int
+		wake  bool
+		many  bool
+	}{"plain": {limit: 100}, "with blocks": {limit: 100, wake: true}, "read after the commit": {limit: 100, many: true}, "decided": {limit: 99}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCompletion(t)
 			first, second := c.insert(), c.insert()
+			failed := &errorLog{}
+			config := c.store.pool.Config()
+			config.ConnConfig.Tracer = failed
+			pool, err := pgxpool.NewWithConfig(t.Context(), config)
+			require.NoError(t, err)
+			defer pool.Close()
+			relay, err := New(pool, "completion")
+			require.NoError(t, err)
+			relay.simple.learn(c.request(request.limit, request.wake), true, &driver.Batch{Seen: map[bool]int{true: fewRows + 1, false: 1}[request.many]})
 			tx, err := c.store.pool.Begin(t.Context())
 			require.NoError(t, err)
 			defer tx.Rollback(t.Context())
@@ -234,13 +248,19 @@ func TestClaimWhileARowIsChangedByHand(t *testing.T) {
 			require.NoError(t, err)
 			claimed := make(chan driver.Batch, 1)
 			go func() {
-				exchanged, err := c.store.Exchange(t.Context(), nil, c.request(100, wake))
+				exchanged, err := relay.Exchange(t.Context(), nil, c.request(request.limit, request.wake))
 				assert.NoError(t, err)
 				claimed <- exchanged.Batch
 			}()
 			c.await(func() bool { return c.waiting() == 1 || len(claimed) == 1 }) // it waits for a moment only
 			require.NoError(t, tx.Commit(t.Context()))
 			assert.Empty(t, (<-claimed).Messages)
+			for _, text := range failed.texts {
+				assert.Contains(t, text, lockNotAvailable, "an error in the server's log wakes an operator")
+			}
+			var untouched int
+			require.NoError(t, c.store.pool.QueryRow(t.Context(), "SELECT count(*) FROM completion WHERE status = 'pending' AND lock_token IS NULL AND crashes = 0").Scan(&untouched))
+			assert.Equal(t, 2, untouched)
 			c.exec("UPDATE completion SET locked_until = NULL")
 			assert.Equal(t, []int64{first, second}, c.drain())
 		})

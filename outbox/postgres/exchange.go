@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,17 +32,16 @@ func (s *Store) Exchange(ctx context.Context, completion *driver.Completion, cla
 // thin is the store as claims use it.
 type thin struct{ *Store }
 
-// brokenOff says why a transaction was. A late completion and a claim that recovers the same rows
-// can deadlock; a claim breaks itself off when a row was changed under its hands (22012); and whoever
-// meets a row that another session has locked gives way (sql/lock.sql). A shard's lock ends a wait in
-// the same way, but no sooner than patience does.
+// brokenOff says why the server broke a transaction off. A late completion can deadlock with a claim
+// that recovers the same rows; and each transaction gives way to a session that has locked a row
+// (sql/lock.sql). The wait for a shard's lock ends in the same way, but no sooner than patience does.
 func brokenOff(err error) contention.Cause {
 	var pgErr *pgconn.PgError
 	if !errors.As(err, &pgErr) {
 		return contention.None
 	}
 	switch pgErr.Code {
-	case "40P01", "40001", "22012":
+	case "40P01", "40001":
 		return contention.Lost
 	case lockNotAvailable:
 		return contention.Locked
@@ -102,11 +102,8 @@ func (s *Store) exchange(ctx context.Context, completion *driver.Completion, cla
 		x = again
 		x.wasSimple = false
 	}
-	if err == nil && x.few && x.answer.Batch.Seen > len(x.answer.Batch.Messages) { // more than a few
-		err = x.fetchLate(ctx)
-	}
-	if err == nil && repeats(x.answer.Batch.Messages) {
-		x, err = s.oneOfEach(ctx, &x)
+	if err == nil {
+		x, err = s.checkTaken(ctx, x)
 	}
 	if err == nil && claim != nil {
 		x.sighting.busy = x.answer.Batch.Busy
@@ -116,6 +113,26 @@ func (s *Store) exchange(ctx context.Context, completion *driver.Completion, cla
 		}
 	}
 	return x.answer, err
+}
+
+// checkTaken reads messages that did not come with the claim, and decides where they must not go as they
+// were taken.
+func (s *Store) checkTaken(ctx context.Context, x exchange) (exchange, error) {
+	if batch := &x.answer.Batch; x.few && batch.Seen > 0 && len(batch.Messages) == 0 { // more than a few
+		if err := x.fetchLate(ctx); err != nil {
+			return x, err
+		}
+	}
+	if repeats(x.answer.Batch.Messages) || x.passedOver() {
+		return s.decideInstead(ctx, &x)
+	}
+	return x, nil
+}
+
+// passedOver reports whether a claim that tried to take the head of a shard as it stood missed a row of
+// it, which another session was changing. The rows behind must not go out before that row.
+func (x *exchange) passedOver() bool {
+	return x.simple && x.wasSimple && !x.claim.Unordered && len(x.answer.Batch.Messages) < x.answer.Batch.Seen
 }
 
 // run sends the exchange and reads the answers.
@@ -200,8 +217,6 @@ func (s thin) Take(ctx context.Context, c *driver.Claim, choice *driver.Choice) 
 	}
 	x := exchange{store: s.Store, claim: c, token: token}
 	x.answer.Batch.Seen = len(choice.Rows)
-	taken := true
-	all := func(answers pgx.BatchResults) error { return answers.QueryRow().Scan(&taken, nil, nil, nil) }
 	x.send(nil, begin)
 	isolated := !c.Shared && len(choice.Rows) == 1
 	first, last, messages := between(choice.Rows)
@@ -210,12 +225,13 @@ func (s thin) Take(ctx context.Context, c *driver.Claim, choice *driver.Choice) 
 		x.send(nil, s.sql.takeUnordered, c.Broker, c.Shard, messages, c.Worker, pgUUID(token), c.Lease.Microseconds(), isolated, first, last)
 	} else {
 		x.send(nil, s.sql.tryLock, shardLock(c.Broker, c.Shard))
-		x.send(all, s.sql.take, c.Broker, c.Shard, choice.Version, messages, c.Worker, pgUUID(token), c.Lease.Microseconds(), isolated, first, last)
+		x.send(nil, s.sql.take, c.Broker, c.Shard, choice.Version, messages, c.Worker, pgUUID(token), c.Lease.Microseconds(), isolated, first, last)
 	}
 	x.send(nil, "COMMIT")
 	x.fetch()
-	if err = x.decided(ctx); err == nil && !taken {
-		err = claims.ErrConflict
+	err = x.decided(ctx)
+	if batch := &x.answer.Batch; err == nil && !c.Unordered && len(batch.Messages) < len(choice.Rows) {
+		return driver.Batch{}, cmp.Or(s.giveBack(ctx, batch), claims.ErrConflict)
 	}
 	return x.answer.Batch, err
 }

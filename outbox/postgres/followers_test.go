@@ -47,7 +47,6 @@ func TestMillionFollowers(t *testing.T) {
 	require.NoError(t, err)
 
 	claim.Limit = batch
-	store.water.line("b", claim.Shard).class[outbox.ClassNormal].full = time.Now().Add(time.Hour) // whatever the time this takes
 	deferred := 0
 	for idle := 0; idle < 2; { // as a worker does that finds nothing but waiting rows
 		exchanged, err := store.Exchange(t.Context(), nil, claim)
@@ -114,7 +113,6 @@ func TestFollowersComeBackWithoutVacuum(t *testing.T) {
 		  FROM generate_series(0, $1::int) AS i`, followers)
 	claim := &driver.Claim{Broker: "b", Limit: batch, Window: batch, Lease: time.Hour, Worker: "w", Wake: true}
 	require.NoError(t, store.pool.QueryRow(t.Context(), "SELECT shard FROM waiters LIMIT 1").Scan(&claim.Shard))
-	store.water.line("b", claim.Shard).class[outbox.ClassNormal].full = time.Now().Add(time.Hour) // whatever the time this takes
 	for deferred := 0; deferred <= followers; {
 		n, err := store.Defer(t.Context(), &driver.Claim{Broker: "b", Shard: claim.Shard, Window: 4000})
 		require.NoError(t, err)

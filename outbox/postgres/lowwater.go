@@ -37,20 +37,23 @@ import (
 // later lists.
 //
 // Rows that an operator makes open without counting, or inserts with an id of the past, are found
-// by a full look now and then.
+// by a full look now and then, which lowers the marks. Beside an old transaction it reads all that was
+// published meanwhile, so claims do not wait for it.
 //
 // Ids ascend as long as the server keeps what it has committed. One that has not (a standby that
 // did not have everything was promoted, a backup was restored, a crash took commits that had not
 // waited for the disk) hands out ids again that are below the marks. All sessions end before that. So
-// each session has a number of its own, in a setting of the session, wherever the pool and the pooler
-// have it from; a statement uses no mark in a session that was not met before; and when one is met
-// all marks are dropped.
+// each session has a number, in a setting of the session, wherever the pool and the pooler have it from: that
+// of a session that was met before and is still alive on the server, so that a new connection
+// changes nothing, or else one of its own. A statement uses no mark in a session whose number was not met
+// before, and when one is met all marks are dropped.
 type lowWater struct {
 	mu       sync.Mutex
 	era      int64   // how often all marks were dropped
 	sessions []int64 // that were met; replaced, never changed
 	shards   map[shardKey]*waterLine
-	look     map[string]time.Time // by broker: when the next look for ready shards must be a full one
+	look     map[string]time.Time // by broker: when the next full look is due
+	looking  bool                 // one is in progress
 	every    int                  // marksEvery, but for tests
 	slow     time.Duration        // slowClaim, but for tests
 }
@@ -71,9 +74,8 @@ type waterMark struct {
 	floor     int64 // nothing is open below
 	last      int64 // the highest id that was seen
 	claims    int
-	deferred  bool      // many entries have just become useless
-	slow      bool      // claims take long, so that a mark is worth two lists
-	full      time.Time // when the next claim must look at the whole shard
+	deferred  bool // many entries have just become useless
+	slow      bool // claims take long, so that a mark is worth two lists
 	candidate *candidate
 	// Nothing is open below above while none of these transactions has ended; nil = no such mark.
 	above   int64
@@ -97,8 +99,11 @@ const (
 	// fiftieth of the time.
 	fullEvery     = 10 * time.Second
 	fullLookShare = 50
-	// slowClaim is how long a claim takes for which marks are made as soon as possible.
+	// slowClaim is how long a claim takes for which marks are made as soon as possible, and how long a
+	// poll waits for a full look.
 	slowClaim = 20 * time.Millisecond
+	// lookTime bounds a full look.
+	lookTime = time.Minute
 	// maxSessions bounds how many sessions are remembered. Those that have ended are never met again.
 	maxSessions = 100
 )
@@ -108,7 +113,6 @@ type baseline struct {
 	era       int64
 	version   int64
 	floor     int64
-	full      bool
 	list      bool // writers afterwards
 	last      int64
 	candidate *candidate
@@ -138,9 +142,6 @@ func (w *lowWater) line(broker string, shard int) *waterLine {
 	if line == nil {
 		if w.shards == nil {
 			w.shards = map[shardKey]*waterLine{}
-		}
-		if w.look == nil {
-			w.look = map[string]time.Time{}
 		}
 		line = &waterLine{}
 		line.forget(0)
@@ -195,11 +196,8 @@ func (w *lowWater) take(broker string, shard int, now time.Time) baseline {
 	if every == 0 {
 		every = marksEvery
 	}
-	if mark.full.IsZero() {
-		mark.full = now.Add(fullEvery)
-	}
 	b := w.baseline(line, mark)
-	b.full, b.list, b.began = now.After(mark.full), mark.claims%every == 0 || mark.deferred || mark.slow, now
+	b.list, b.began = mark.claims%every == 0 || mark.deferred || mark.slow, now
 	if c := mark.candidate; c != nil {
 		b.candidate, b.completed = c, c.completed
 		if c.listed {
@@ -207,9 +205,6 @@ func (w *lowWater) take(broker string, shard int, now time.Time) baseline {
 		}
 	}
 	mark.deferred = false
-	if b.full {
-		b.floor, b.writers = noFloor, []int64{}
-	}
 	return b
 }
 
@@ -244,16 +239,13 @@ func (w *lowWater) learn(broker string, shard int, b baseline, s sighting, now t
 	if b.era == w.era {
 		line := w.line(broker, shard)
 		line.class[shard/outbox.Shards].slow = now.Sub(b.began) > cmp.Or(w.slow, slowClaim)
-		line.learn(shard, b, s, nextFull(b.began, now))
+		line.learn(shard, b, s)
 	}
 }
 
-func (l *waterLine) learn(shard int, b baseline, s sighting, full time.Time) {
+func (l *waterLine) learn(shard int, b baseline, s sighting) {
 	mark := &l.class[shard/outbox.Shards]
 	mark.last = max(mark.last, s.last)
-	if b.full {
-		mark.full = full
-	}
 	if s.version != l.version {
 		l.forget(s.version)
 		return
@@ -265,10 +257,6 @@ func (l *waterLine) learn(shard int, b baseline, s sighting, full time.Time) {
 	if s.first != nil {
 		first = *s.first
 	} else if first == 1 {
-		return
-	}
-	if first < mark.floor && b.full {
-		l.forget(s.version)
 		return
 	}
 	mark.settle(b, first)
@@ -325,11 +313,6 @@ func remaining(before, now map[string]int64) map[string]int64 {
 	return still
 }
 
-// nextFull is when the next full look is due.
-func nextFull(began, now time.Time) time.Time {
-	return now.Add(max(fullEvery, fullLookShare*now.Sub(began)))
-}
-
 // lifted is called when this process has counted a change of a shard's blocks. lowest is the lowest
 // id of the rows that have come back by it.
 func (w *lowWater) lifted(broker string, shard int, before int64, lowest *int64) {
@@ -354,17 +337,29 @@ type shardMarks struct {
 	writers                           []string // the texts of arrays
 }
 
-// marks are those of all shards of a broker; full says that this look goes without them.
-func (w *lowWater) marks(broker string, now time.Time) (m shardMarks, full bool) {
+// marks are those of all shards of a broker, or none.
+func (w *lowWater) marks(broker string, none bool) (m shardMarks) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	due, known := w.look[broker]
-	full = known && now.After(due)
-	m.add(w, broker, full)
+	m.add(w, broker, none)
+	return m
+}
+
+// due reports whether a full look is, which the caller then makes: one at a time, so that the pool has
+// connections for claims. slow is how long a poll waits for it.
+func (w *lowWater) due(broker string, now time.Time) (due bool, slow time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at, known := w.look[broker]
+	if w.look == nil {
+		w.look = map[string]time.Time{}
+	}
 	if !known {
 		w.look[broker] = now.Add(fullEvery)
 	}
-	return m, full
+	due = known && now.After(at) && !w.looking
+	w.looking = w.looking || due
+	return due, cmp.Or(w.slow, slowClaim)
 }
 
 // known are the marks of all shards of some brokers, one after the other, for one that only counts rows.
@@ -390,13 +385,14 @@ func (m *shardMarks) add(w *lowWater, broker string, none bool) {
 	}
 }
 
-// looked is called after a full look: the next claim of each shard that has work looks at all of
-// it, too.
-func (w *lowWater) looked(broker string, shards []int, began, now time.Time) {
+// looked is called after a full look. first are the first open rows below the marks of the shards that
+// have some. A mark in the making may be of a time before them.
+func (w *lowWater) looked(broker string, first map[int]int64, began, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.look[broker] = nextFull(began, now)
-	for _, shard := range shards {
-		w.line(broker, shard).class[shard/outbox.Shards].full = began
+	w.looking, w.look[broker] = false, now.Add(max(fullEvery, fullLookShare*now.Sub(began)))
+	for shard, id := range first {
+		mark := &w.line(broker, shard).class[shard/outbox.Shards]
+		mark.floor, mark.above, mark.candidate = min(mark.floor, id), min(mark.above, id), nil
 	}
 }

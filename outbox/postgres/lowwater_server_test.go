@@ -165,10 +165,11 @@ func TestLowWaterAfterReopening(t *testing.T) {
 	assert.Equal(t, []int64{24}, d.deliver(false))
 }
 
-// Rows that an operator opens by hand are found by the full look, and by the claim that follows it.
+// Rows that an operator opens by hand are found by a full look, and by the claim that follows it.
 func TestLowWaterFullLook(t *testing.T) {
 	t.Parallel()
 	d := newTide(t)
+	d.store.water.slow = time.Hour // so that polls wait for it
 	require.Equal(t, []int64{1}, d.deliver(false))
 	d.rise(false, true)
 	look := func() []int {
@@ -184,6 +185,23 @@ func TestLowWaterFullLook(t *testing.T) {
 	assert.Equal(t, []int64{1}, d.deliver(false))
 	assert.Empty(t, look())
 	d.rise(false, true)
+}
+
+// The pool makes connections whenever it has too few, and beside an old transaction it takes long to make
+// the marks again.
+func TestLowWaterOnANewConnection(t *testing.T) {
+	t.Parallel()
+	d := newTide(t)
+	require.Equal(t, []int64{1}, d.deliver(false))
+	d.rise(false, true)
+	before, connections := d.floor(), d.store.pool.Stat().NewConnsCount()
+	for _, conn := range d.store.pool.AcquireAllIdle(t.Context()) {
+		defer conn.Release()
+	}
+	d.insert(1)
+	require.Len(t, d.deliver(false), 1)
+	require.Greater(t, d.store.pool.Stat().NewConnsCount(), connections)
+	assert.GreaterOrEqual(t, d.floor(), before)
 }
 
 // A server that has lost what it had committed, as a standby can that is promoted too early, hands

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 
+	"github.com/gorm-fanout/fanout/internal/store/contention"
 	"github.com/gorm-fanout/fanout/internal/store/driver"
 	"github.com/gorm-fanout/fanout/outbox"
 )
@@ -21,10 +22,21 @@ func repeats(messages []driver.Message) bool {
 	return false
 }
 
-// oneOfEach gives back what a claim took as it stood, and reads the window instead: of rows with one
-// id a decision takes one. Nothing of it was sent.
-func (s *Store) oneOfEach(ctx context.Context, taken *exchange) (exchange, error) {
-	batch := &taken.answer.Batch
+// decideInstead gives back the rows that a claim took as they stood, and reads the window instead: of
+// rows with one id a decision takes one, and none behind a row that was passed over.
+func (s *Store) decideInstead(ctx context.Context, taken *exchange) (exchange, error) {
+	if err := s.giveBack(ctx, &taken.answer.Batch); err != nil {
+		return *taken, err
+	}
+	x := exchange{store: s, claim: taken.claim, baseline: taken.baseline}
+	x.answer.Completed, x.answer.Blocks, x.answer.LiftVersion = taken.answer.Completed, taken.answer.Blocks, taken.answer.LiftVersion
+	err := x.run(ctx)
+	x.wasSimple = false
+	return x, err
+}
+
+// giveBack releases claimed rows of which none was sent.
+func (s *Store) giveBack(ctx context.Context, batch *driver.Batch) error {
 	back := driver.Completion{Lease: batch.Lease}
 	for i := range batch.Messages {
 		status := outbox.StatusPending
@@ -33,13 +45,8 @@ func (s *Store) oneOfEach(ctx context.Context, taken *exchange) (exchange, error
 		}
 		back.Other = append(back.Other, driver.Outcome{ID: batch.Messages[i].ID, Status: status})
 	}
-	x := exchange{store: s, completion: &back}
-	if err := x.run(ctx); err != nil {
-		return *taken, err
-	}
-	x = exchange{store: s, claim: taken.claim, baseline: taken.baseline}
-	x.answer.Completed, x.answer.Blocks, x.answer.LiftVersion = taken.answer.Completed, taken.answer.Blocks, taken.answer.LiftVersion
-	err := x.run(ctx)
-	x.wasSimple = false
-	return x, err
+	return contention.Retry(ctx, s.patience, brokenOff, func() error {
+		x := exchange{store: s, completion: &back}
+		return x.run(ctx)
+	})
 }

@@ -45,6 +45,8 @@ type Store struct {
 	sql     statements
 	water   lowWater
 	simple  simpleShards
+	closing context.Context //nolint:containedctx // of full looks, which outlive the poll that began them: close ends it
+	close   context.CancelFunc
 	// For how long a transaction is repeated that meets locked rows.
 	patience          time.Duration
 	heldLong, silence time.Duration // see driver.HeldLong and driver.HeldSilently
@@ -59,7 +61,7 @@ var _ driver.Store = (*Store)(nil)
 type statements struct {
 	lock, tryLock, claim, claimUnordered, window, ahead, locked, take, takeUnordered, takeSettings, fetch, between, planSettings string
 	blocks, turn, lift, free, deferRows                                                                                          string
-	settings, markPublished, deletePublished, markOther, renew, ready                                                            string
+	settings, markPublished, deletePublished, markOther, renew, ready, below                                                     string
 	exclusive, exclusiveSettings, writers, holder                                                                                string
 	facts, diagnose, horizon, watch                                                                                              string
 	listen, notify                                                                                                               string
@@ -152,6 +154,7 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 		pool: pool, table: table, channel: wakeup.Channel(table), now: time.Now, patience: contention.Patience,
 		heldBack: heldBack, heldBackTransactions: heldBackTransactions, heldLong: driver.HeldLong, silence: driver.HeldSilently,
 	}
+	s.closing, s.close = context.WithCancel(context.Background())
 	var err error
 	if s.administration, err = sqladmin.New(database{s}, sqladmin.Postgres, table); err != nil {
 		return nil, err
@@ -164,6 +167,7 @@ func New(pool *pgxpool.Pool, table string) (*Store, error) {
 		"blocks": &s.sql.blocks, "turn": &s.sql.turn, "lift": &s.sql.lift, "free": &s.sql.free, "defer": &s.sql.deferRows,
 		"settings":       &s.sql.settings,
 		"mark_published": &s.sql.markPublished, "delete_published": &s.sql.deletePublished, "mark_other": &s.sql.markOther, "renew": &s.sql.renew, "ready": &s.sql.ready,
+		"below":   &s.sql.below,
 		"writers": &s.sql.writers, "holder": &s.sql.holder,
 		"facts": &s.sql.facts, "diagnose": &s.sql.diagnose, "horizon": &s.sql.horizon,
 		"exclusive": &s.sql.exclusive, "exclusive_settings": &s.sql.exclusiveSettings,
@@ -185,6 +189,7 @@ func (s *Store) Shards() int { return outbox.Shards }
 
 // Close closes the pool.
 func (s *Store) Close() error {
+	s.close()
 	s.pool.Close()
 	return nil
 }

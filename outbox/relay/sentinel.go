@@ -31,10 +31,12 @@ type sentinel struct {
 	searches   map[*Processor]*search
 }
 
-// A search is how far the rows of one broker have been looked through.
+// A search is how far the rows of one broker have been looked through. It keeps one row, however many
+// are stranded.
 type search struct {
 	after admin.Position
-	found []admin.Record // since it began
+	rows  int          // that are stranded, since it began
+	first admin.Record // of them
 	said  time.Time
 }
 
@@ -67,15 +69,18 @@ func (s *sentinel) search(ctx context.Context, processor *Processor) error {
 		if err != nil {
 			return err
 		}
-		at.found = append(at.found, page.Records...)
+		if at.rows == 0 && len(page.Records) > 0 {
+			at.first = page.Records[0]
+		}
+		at.rows += len(page.Records)
 		if at.after = page.Next; page.Next == (admin.Position{}) {
 			s.ended(ctx, processor, at)
 			return nil
 		}
 	}
-	if len(at.found) > 0 { // there may be more, and there are no fewer
+	if at.rows > 0 { // there may be more, and there are no fewer
 		s.tell(ctx, processor, at)
-		processor.stranded.Store(max(processor.stranded.Load(), int64(len(at.found))))
+		processor.stranded.Store(max(processor.stranded.Load(), int64(at.rows)))
 	}
 	return nil
 }
@@ -97,14 +102,14 @@ func (s *sentinel) page(ctx context.Context, broker string, after admin.Position
 // ended notes what a search through all rows of a broker has found.
 func (s *sentinel) ended(ctx context.Context, processor *Processor, at *search) {
 	switch before := processor.stranded.Load(); {
-	case len(at.found) > 0:
+	case at.rows > 0:
 		s.tell(ctx, processor, at)
 	case before > 0:
 		s.log.InfoContext(ctx, "rows no longer stranded", "broker", processor.broker)
 		at.said = time.Time{}
 	}
-	processor.stranded.Store(int64(len(at.found)))
-	at.found = nil
+	processor.stranded.Store(int64(at.rows))
+	at.rows, at.first = 0, admin.Record{}
 }
 
 // tell writes of the first row once in an hour.
@@ -113,7 +118,6 @@ func (s *sentinel) tell(ctx context.Context, processor *Processor, at *search) {
 		return
 	}
 	at.said = time.Now()
-	first := &at.found[0]
-	s.log.WarnContext(ctx, "rows stranded", "remedy", "fanout messages requeue --id "+first.MessageID+" --broker "+processor.broker,
-		"broker", processor.broker, "rows", len(at.found), "message_id", first.MessageID, "type", first.Type, "ordering_key", first.OrderingKey)
+	s.log.WarnContext(ctx, "rows stranded", "remedy", "fanout messages requeue --id "+at.first.MessageID+" --broker "+processor.broker,
+		"broker", processor.broker, "rows", at.rows, "message_id", at.first.MessageID, "type", at.first.Type, "ordering_key", at.first.OrderingKey)
 }

@@ -46,8 +46,12 @@ func testDeleteFence(t *table) {
 	released := outcome(owner, driver.Outcome{Status: outbox.StatusPending})
 	require.Zero(t, t.complete(released).Lost)
 	assert.Equal(t, 1, t.complete(deleted(owner)).Lost, "nor what it has given back itself")
+	batch := t.claim()
+	t.exec("UPDATE {t} SET status = 'failed'") // by hand, so that the token stays
+	assert.Equal(t, 1, t.complete(deleted(batch)).Lost)
 	require.Equal(t, ids, t.rows())
-	require.Zero(t, t.complete(deleted(t.claim())).Lost)
+	t.exec("UPDATE {t} SET status = 'processing'")
+	require.Zero(t, t.complete(deleted(batch)).Lost)
 	assert.Empty(t, t.rows())
 }
 
@@ -56,10 +60,8 @@ func testDeleteStands(t *table) {
 	for _, statement := range t.sql.refuseWorker {
 		t.exec(statement)
 	}
-	refused := func(c *driver.Claim) { c.Worker = "refused" }
-	k := t.keys(2)
-	ids := t.add(k...)
-	result, err := t.Store.Exchange(t.Context(), deleted(t.claim(limit(1))), t.request(refused))
+	ids := t.add(t.keys(2)...)
+	result, err := t.Store.Exchange(t.Context(), deleted(t.claim(limit(1))), t.request(func(c *driver.Claim) { c.Worker = "refused" }))
 	require.ErrorContains(t, err, "refused by the test")
 	require.Equal(t, &driver.Completed{}, result.Completed)
 	assert.Equal(t, ids[1:], t.rows())

@@ -1,6 +1,8 @@
 -- Claim the head of a shard where each row of the window can be taken unchanged: it is ready, no relay has crashed with it, and no block
 -- of its key stands before it. Where that is not so, nothing is taken, and the window is read by window.sql for a decision row by row, which
 -- would take the same rows here.
+-- A row that another transaction changes at this very moment is passed over, and the rows behind it must not go out before it: the caller
+-- counts what it got, and gives it back where a row is missing. (An error would do so here, and fill the server's log.)
 -- What was claimed is read by fetch.sql, after the commit; but where there are few rows, the answer has them: it fits into buffers, so that
 -- a process that is slow to read it does not keep the lock.
 -- $1 broker, $2 shard, $3 window and limit, $4 worker, $5 token, $6 lease in microseconds,
@@ -18,7 +20,8 @@ WITH known AS MATERIALIZED (
                           THEN $14::bigint ELSE $7 END
                 ELSE -9223372036854775808 END AS floor
       FROM (SELECT coalesce((SELECT version FROM {{table}}_shards WHERE target_broker = $1 AND shard = $2 % 4), 0) AS version
-                 , coalesce(nullif(current_setting('fanout.session', true), ''), (random() * 4611686018427387904)::bigint::text)::bigint AS session) AS now
+                 , coalesce(nullif(current_setting('fanout.session', true), '')::bigint
+                         , (SELECT min(met) FROM unnest($12::bigint[]) AS met WHERE met IN ({{include part_living}})), {{include part_own_session}}) AS session) AS now
 ), broker AS MATERIALIZED (
     SELECT EXISTS (SELECT FROM (SELECT FROM {{table}}_key_blocks WHERE target_broker = $1 ORDER BY shard LIMIT 1) AS block) AS blocked
          , EXISTS (SELECT FROM (SELECT FROM {{table}} WHERE target_broker = $1 AND shard = $2 AND available_at <= statement_timestamp() ORDER BY target_broker, shard, available_at LIMIT 1) AS due) AS due
@@ -68,9 +71,6 @@ SELECT current_setting('fanout.shard') = 'busy'
      , (SELECT session FROM known)
      , set_config('fanout.first', coalesce(first, 1)::text, false)
      , set_config('fanout.last', coalesce(last, 0)::text, false)
-       -- A row that another transaction changed meanwhile without the shard's lock was passed over, and the rows behind it must not go
-       -- out before it: break the claim off (22012, division by zero) and make it anew.
-     , 1 / ((SELECT count(*) FROM claimed) = CASE WHEN simple THEN seen ELSE 0 END)::int
      , id, (message).message_id, (message).stream, (message).type, coalesce((message).ordering_key, ''), (message).priority, (message).content_type
      , (message).payload, coalesce((message).headers, ''), coalesce((message).correlation_id, ''), (message).attempts, (message).crashes
      , CASE WHEN isfinite((message).created_at) THEN (message).created_at ELSE statement_timestamp() END

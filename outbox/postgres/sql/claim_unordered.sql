@@ -14,7 +14,8 @@ WITH known AS MATERIALIZED (
                           THEN $14::bigint ELSE $7 END
                 ELSE -9223372036854775808 END AS floor
       FROM (SELECT coalesce((SELECT version FROM {{table}}_shards WHERE target_broker = $1 AND shard = $2 % 4), 0) AS version
-                 , coalesce(nullif(current_setting('fanout.session', true), ''), (random() * 4611686018427387904)::bigint::text)::bigint AS session) AS now
+                 , coalesce(nullif(current_setting('fanout.session', true), '')::bigint
+                         , (SELECT min(met) FROM unnest($12::bigint[]) AS met WHERE met IN ({{include part_living}})), {{include part_own_session}}) AS session) AS now
 ), win AS MATERIALIZED (
     SELECT ctid AS tid, id, crashes = 0 AND status <> 'processing' AS simple, octet_length(payload) + coalesce(octet_length(headers), 0) AS bytes
       FROM {{table}}
@@ -63,6 +64,5 @@ SELECT false
             ELSE 0 END
      , (SELECT session FROM known)
      , set_config('fanout.first', coalesce((SELECT min(id) FROM claimed), 1)::text, false)
-     , set_config('fanout.last', last::text, false)
-     , set_config('synchronous_commit', 'off', true)
+     , set_config('fanout.last', last::text, false) || set_config('synchronous_commit', 'off', true)
   FROM summary

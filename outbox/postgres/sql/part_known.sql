@@ -11,4 +11,5 @@
          , EXISTS (SELECT FROM (SELECT FROM {{table}}_key_blocks WHERE target_broker = $1 ORDER BY shard LIMIT 1) AS block)
            OR EXISTS (SELECT FROM (SELECT FROM {{table}} WHERE target_broker = $1 AND shard = $2 AND available_at <= statement_timestamp() ORDER BY target_broker, shard, available_at LIMIT 1) AS due) AS blocked
       FROM (SELECT coalesce((SELECT version FROM {{table}}_shards WHERE target_broker = $1 AND shard = $2 % 4), 0) AS version
-                 , coalesce(nullif(current_setting('fanout.session', true), ''), (random() * 4611686018427387904)::bigint::text)::bigint AS session) AS now
+                 , coalesce(nullif(current_setting('fanout.session', true), '')::bigint
+                         , (SELECT min(met) FROM unnest($7::bigint[]) AS met WHERE met IN ({{include part_living}})), {{include part_own_session}}) AS session) AS now

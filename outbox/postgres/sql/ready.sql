@@ -4,7 +4,8 @@
 -- Plan: one row of {{name}}_pauses by primary key; per shard, one range scan of {{name}}_open that stops at the first ready row; one probe of {{name}}_scheduled and a few of {{name}}_blocks_wake.
 WITH broker AS MATERIALIZED (
     SELECT EXISTS (SELECT FROM {{table}}_pauses WHERE target_broker = $1) AS paused
-         , coalesce(nullif(current_setting('fanout.session', true), ''), (random() * 4611686018427387904)::bigint::text)::bigint AS session
+         , coalesce(nullif(current_setting('fanout.session', true), '')::bigint
+                    , (SELECT min(met) FROM unnest($5::bigint[]) AS met WHERE met IN ({{include part_living}})), {{include part_own_session}}) AS session
 )
 SELECT -2 AS shard, session, set_config('fanout.session', session::text, false) FROM broker
  UNION ALL
@@ -23,17 +24,15 @@ SELECT known.shard, (SELECT session FROM broker), ''
         OFFSET 0) AS known
  WHERE NOT (SELECT paused FROM broker)
    AND ($4::bigint >> known.shard) & 1 = 0
+       -- A head that holds nothing but waiting rows hides the rows behind it: they have to be deferred. One scan asks both, and EXISTS keeps
+       -- the planner from taking the scan for so expensive that it compiles the statement at each poll.
    AND (EXISTS (SELECT
-                 FROM (SELECT locked_until
+                 FROM (SELECT locked_until, row_number() OVER (ORDER BY id) AS place
                          FROM {{table}} AS m
                         WHERE m.target_broker = $1 AND m.shard = known.shard AND m.finished_at IS NULL AND NOT m.deferred AND m.available_at IS NULL AND m.id >= known.floor
                         ORDER BY id
                         LIMIT 20000) AS head
-                WHERE locked_until IS NULL OR locked_until <= statement_timestamp())
-       -- A head that holds nothing but waiting rows hides what is behind it: they have to be deferred.
-    OR (SELECT count(*) FROM (SELECT FROM {{table}} AS m
-                               WHERE m.target_broker = $1 AND m.shard = known.shard AND m.finished_at IS NULL AND NOT m.deferred AND m.available_at IS NULL AND m.id >= known.floor
-                               LIMIT 20000) AS head) = 20000
+                WHERE locked_until IS NULL OR locked_until <= statement_timestamp() OR place = 20000)
        -- A scheduled row whose time has come has to be admitted.
     OR EXISTS (SELECT
                  FROM (SELECT FROM {{table}} AS m

@@ -1,5 +1,5 @@
--- Claim the chosen rows, all of them or none, and say which: where another transaction has changed some of them since the window was read, nothing is
--- claimed; where it does so this very moment, the claim is broken off (22012, division by zero). What was claimed is read by fetch.sql, after the commit.
+-- Claim the chosen rows: where another transaction has changed some of them since the window was read, none is claimed; where it does so this very
+-- moment, the others are, and the caller gives them back. It reads what was claimed by fetch.sql, after the commit.
 -- $1 broker, $2 shard, $3 version, $4 message ids, $5 worker, $6 token, $7 lease in microseconds, $8 whether they are isolated,
 -- $9 first id, $10 last id
 -- It comes behind try_lock.sql, and takes none where another transaction has the shard: two transactions that took the same rows without it would lock
@@ -33,8 +33,6 @@ WITH chosen AS MATERIALIZED (
        AND coalesce((SELECT version FROM {{table}}_shards WHERE target_broker = $1 AND shard = $2 % 4), 0) = $3
     RETURNING m.id
 )
-SELECT count(*) > 0
-     , 1 / (count(*) IN (0, cardinality($4::uuid[])))::int
-     , set_config('fanout.first', coalesce(min(id), 1)::text, false)
+SELECT set_config('fanout.first', coalesce(min(id), 1)::text, false)
      , set_config('fanout.last', coalesce(max(id), 0)::text, false)
   FROM claimed
