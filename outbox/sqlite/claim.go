@@ -165,6 +165,9 @@ func (s *Store) takeHead(ctx context.Context, conn *sql.Conn, c *driver.Claim, n
 	if err != nil || !simple || batch.Seen == 0 {
 		return simple, err
 	}
+	if c.Wake && batch.Blocked { // scheduled rows are admitted first where not all of the window can be taken
+		return false, nil
+	}
 	broker, shard, upTo, at := sql.Named("broker", c.Broker), sql.Named("shard", c.Shard), sql.Named("last", last), sql.Named("now", now)
 	rows, err := conn.QueryContext(ctx, s.sql.readHead, broker, shard, upTo, at, sql.Named("most", driver.Bound(c.MaxPayload)))
 	if err != nil {
