@@ -18,7 +18,12 @@ func (s *Store) blocks(ctx context.Context, c *driver.Claim) (version int64, blo
 	if err != nil {
 		return 0, nil, err
 	}
-	version = found[0]
+	if version = found[0]; version < 0 { // nobody has claimed from the shard yet
+		if _, err = s.exec(ctx, s.db, "make_shard", given); err != nil {
+			return 0, nil, err
+		}
+		version = 0
+	}
 	err = s.query(ctx, s.db, "blocks", given, func(scan scanner) error {
 		var b driver.BlockState
 		err := scan(&b.ID, &b.Key, &b.HasKey, &b.Due, &b.Done, &b.Waits, &b.Scheduled)
