@@ -133,7 +133,7 @@ func TestHostileSession(t *testing.T) {
 			row.fates = append(row.fates, fateAbandoned, fatePublished)
 		}
 		switch name {
-		case "no broker", "a broker of 200 bytes", "a status that there is not", "published without a time":
+		case "no broker", "a broker of 200 bytes", "a status that there is not", "published without a time", "not before the end of time":
 			row.fates = append(row.fates, fateWaits)
 		case "a broker with a blank at its end": // which the server takes for the broker without it
 			row.fates = []string{fateRefused, fateAbandoned}

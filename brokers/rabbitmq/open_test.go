@@ -41,7 +41,7 @@ func TestOpenRefuses(t *testing.T) {
 func TestMeaninglessSettingsCountAsNotGiven(t *testing.T) {
 	t.Parallel()
 	b := open(t, "amqp://127.0.0.1:1", rabbitmq.Settings{Exchange: "", RoutingKey: nil, Expiration: -1, MaxMessageBytes: -1, Heartbeat: time.Millisecond, TLSConfig: nil})
-	assert.Equal(t, brokers.Capabilities{Ordering: true, MaxMessageBytes: 16 << 20, MaxBatch: 500}, b.Capabilities())
+	assert.Equal(t, brokers.Capabilities{Ordering: true, KeysInTurn: true, MaxMessageBytes: 16 << 20, MaxBatch: 500}, b.Capabilities())
 	b = open(t, "amqp://127.0.0.1:1", rabbitmq.Settings{MaxMessageBytes: 1 << 40})
 	assert.Equal(t, 512<<20, b.Capabilities().MaxMessageBytes)
 }

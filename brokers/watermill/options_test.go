@@ -73,7 +73,7 @@ func TestTopic(t *testing.T) {
 
 func TestCapabilities(t *testing.T) {
 	t.Parallel()
-	assert.Equal(t, brokers.Capabilities{Ordering: true}, open(t, &publisher{}).Capabilities())
+	assert.Equal(t, brokers.Capabilities{Ordering: true, KeysInTurn: true}, open(t, &publisher{}).Capabilities())
 	b := open(t, &publisher{}, watermill.WithOrdering(false), watermill.WithMaxMessageBytes(3))
 	assert.Equal(t, brokers.Capabilities{MaxMessageBytes: 3}, b.Capabilities())
 	m := numbered("orders", "a", 1)
