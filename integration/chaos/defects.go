@@ -30,13 +30,13 @@ type Defect struct {
 var withoutFence = []edit{
 	{
 		"outbox/postgres/sql/mark_published.sql",
-		" AND m.finished_at IS NULL AND NOT m.deferred AND m.available_at IS NULL\n"+
+		" AND m.finished_at IS NULL AND NOT m.deferred AND m.available_at IS NULL\n" +
 			"   AND m.id BETWEEN $4 AND $5 AND m.id = d.id\n   AND m.lock_token = $3 AND m.status = 'processing'",
 		"\n   AND m.id BETWEEN $4 AND $5 AND m.id = d.id AND $3::uuid IS NOT NULL",
 	},
 	{
 		"outbox/postgres/sql/mark_other.sql",
-		" AND m.finished_at IS NULL AND NOT m.deferred AND m.available_at IS NULL\n"+
+		" AND m.finished_at IS NULL AND NOT m.deferred AND m.available_at IS NULL\n" +
 			"   AND m.id BETWEEN $4 AND $5 AND m.id = o.id\n   AND m.lock_token = $3 AND m.status = 'processing'",
 		"\n   AND m.id BETWEEN $4 AND $5 AND m.id = o.id AND $3::uuid IS NOT NULL",
 	},
