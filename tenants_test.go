@@ -277,7 +277,7 @@ type tapped struct {
 
 func newTap(t *testing.T, upstream string) *tap {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	p := &tap{upstream: upstream, addr: listener.Addr().String()}
@@ -291,7 +291,7 @@ func newTap(t *testing.T, upstream string) *tap {
 
 func (p *tap) serve(client net.Conn) {
 	defer client.Close()
-	server, err := net.Dial("tcp", p.upstream)
+	server, err := new(net.Dialer).DialContext(context.Background(), "tcp", p.upstream)
 	if err != nil {
 		return
 	}

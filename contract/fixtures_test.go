@@ -74,7 +74,7 @@ type (
 		A T `json:"a,omitempty"`
 	}
 	quoted[T any] struct {
-		A T `json:"a,string"`
+		A T `json:"a,string"` //nolint:staticcheck // SA5008 takes the parameter for a type that cannot be quoted
 	}
 
 	plainStatus string

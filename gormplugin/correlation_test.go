@@ -65,7 +65,7 @@ func TestCorrelations(t *testing.T) {
 			id := idOf(o)
 			own, err := b.pool().BeginTx(b.t.Context(), nil)
 			b.ok(err)
-			db := b.adopt(own, nil)
+			db := b.adopt(own)
 			b.ok(db.Create(o).Error)
 			b.ok(uow.Publish(db.WithContext(envelope.WithCorrelationID(b.t.Context(), "given")), Happened{"b"}))
 			b.ok(uow.Publish(db, Happened{"c"}))

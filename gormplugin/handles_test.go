@@ -8,6 +8,7 @@ import (
 	"github.com/glebarez/sqlite"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"gorm.io/driver/mysql"
 	"gorm.io/driver/postgres"
 	"gorm.io/driver/sqlserver"
 	"gorm.io/gorm"
@@ -24,25 +25,17 @@ func (b *bench) on(conn gorm.ConnPool) gorm.Dialector {
 var dialectors = map[outbox.Dialect]func(conn gorm.ConnPool) gorm.Dialector{
 	outbox.Postgres:  func(conn gorm.ConnPool) gorm.Dialector { return postgres.New(postgres.Config{Conn: conn}) },
 	outbox.SQLServer: func(conn gorm.ConnPool) gorm.Dialector { return sqlserver.New(sqlserver.Config{Conn: conn}) },
+	outbox.MySQL:     func(conn gorm.ConnPool) gorm.Dialector { return mysql.New(mysql.Config{Conn: conn}) },
 	outbox.SQLite:    func(conn gorm.ConnPool) gorm.Dialector { return &sqlite.Dialector{Conn: conn} },
 }
 
 // pool is the handle's *sql.DB.
 func (b *bench) pool() *sql.DB { return b.pools[0] }
 
-// onConn gives a test one connection of the pool.
-func (b *bench) onConn(test func(conn *sql.Conn)) {
-	b.t.Helper()
-	conn, err := b.pool().Conn(b.t.Context())
-	b.ok(err)
-	defer func() { b.ok(conn.Close()) }()
-	test(conn)
-}
-
 // adopt opens a handle with the plugin on something that is open.
-func (b *bench) adopt(conn gorm.ConnPool, config *gorm.Config) *gorm.DB {
+func (b *bench) adopt(conn gorm.ConnPool) *gorm.DB {
 	b.t.Helper()
-	db, err := gorm.Open(b.on(conn), b.at.config(config))
+	db, err := gorm.Open(b.on(conn), b.at.config(nil))
 	b.ok(err)
 	b.use(db)
 	return db
@@ -61,7 +54,7 @@ func TestHandles(t *testing.T) {
 			o := order("1", "a")
 			own, err := b.pool().BeginTx(b.t.Context(), nil)
 			b.ok(err)
-			db := b.adopt(own, nil)
+			db := b.adopt(own)
 			b.ok(db.Create(o).Error)
 			b.ok(uow.Publish(db, Happened{"b"}))
 			b.ok(db.Save(raising(o, "c")).Error)
@@ -74,7 +67,7 @@ func TestHandles(t *testing.T) {
 		"a handle on a transaction cannot see its commit": func(b *bench) {
 			own, err := b.pool().BeginTx(b.t.Context(), nil)
 			b.ok(err)
-			require.ErrorContains(b.t, b.plugin.AfterCommit(b.adopt(own, nil), func() {}), "begun outside GORM")
+			require.ErrorContains(b.t, b.plugin.AfterCommit(b.adopt(own), func() {}), "begun outside GORM")
 			b.ok(own.Rollback())
 		},
 		"a session with a context derived before the plugin": func(b *bench) {

@@ -375,7 +375,7 @@ func TestBatchesThatIgnoreConflicts(t *testing.T) {
 			b.ok(b.db.Create(&Badge{ID: uuidOf(1), Name: "b1"}).Error)
 			own, err := b.pool().BeginTx(b.t.Context(), nil)
 			b.ok(err)
-			tx := b.adopt(own, nil)
+			tx := b.adopt(own)
 			b.ok(tx.Clauses(ignoring).Create([]*Badge{badge(1), badge(2)}).Error)
 			b.ok(own.Commit())
 			b.want(uuidOf(2).String() + ": b2")

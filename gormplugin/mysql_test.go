@@ -23,27 +23,23 @@ import (
 	"github.com/gorm-fanout/fanout/uow"
 )
 
-func init() {
-	const parameters = "parseTime=true&multiStatements=true"
-	databases = append(databases, database{"mysql", func(*testing.T) func(t *testing.T) place {
-		return func(t *testing.T) place { return takeMySQLPlace(t, parameters) }
-	}}, database{"mysql without RETURNING", func(*testing.T) func(t *testing.T) place {
-		return func(t *testing.T) place {
-			at := takeMySQLPlace(t, parameters)
-			dial := at.dial
-			at.silent = true
-			at.dial = func(readOnly bool) gorm.Dialector {
-				dialector := dial(readOnly).(*mysql.Dialector) //nolint:forcetypeassert // it is ours
-				dialector.DisableWithReturning = true
-				return dialector
-			}
-			return at
+func startMySQL(*testing.T) func(t *testing.T) place {
+	return func(t *testing.T) place { return takeMySQLPlace(t, "parseTime=true&multiStatements=true") }
+}
+
+func startMySQLWithoutReturning(t *testing.T) func(t *testing.T) place {
+	start := startMySQL(t)
+	return func(t *testing.T) place {
+		at := start(t)
+		dial := at.dial
+		at.silent = true
+		at.dial = func(readOnly bool) gorm.Dialector {
+			dialector := dial(readOnly).(*mysql.Dialector)
+			dialector.DisableWithReturning = true
+			return dialector
 		}
-	}})
-	dialectors[outbox.MySQL] = func(conn gorm.ConnPool) gorm.Dialector { return mysql.New(mysql.Config{Conn: conn}) }
-	sites["mysql"] = kind{start: func(t *testing.T, s *site) { siteOnMySQL(t, s, "parseTime=true") }}
-	sites["mysql, strict"] = kind{start: func(t *testing.T, s *site) { siteOnMySQL(t, s, "parseTime=true&interpolateParams=true") }, strict: true}
-	ends = append(ends, dropMySQLPlaces)
+		return at
+	}
 }
 
 // mysqlPlaces are the places of all tests, in one database: see [postgresPlaces].

@@ -51,12 +51,14 @@ type kind struct {
 	strict bool
 }
 
-// sites are the databases that programs run on; mysql_test.go adds MySQL.
+// sites are the databases that programs run on.
 var sites = map[string]kind{
 	"sqlite":             {start: siteOnSQLite},
 	"sqlite, strict":     {start: siteOnSQLite, strict: true},
 	"postgres":           {start: siteOnPostgres},
 	"sql server, strict": {start: siteOnSQLServer, strict: true},
+	"mysql":              {start: func(t *testing.T, s *site) { siteOnMySQL(t, s, "parseTime=true") }},
+	"mysql, strict":      {start: func(t *testing.T, s *site) { siteOnMySQL(t, s, "parseTime=true&interpolateParams=true") }, strict: true},
 }
 
 // manyPrograms is how many each site runs with FANOUT_TEST_LONG=1, unless -rapid.checks says otherwise; without, it runs

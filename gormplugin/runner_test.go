@@ -73,7 +73,7 @@ type scope struct {
 func (r *runner) run(t require.TestingT, program []op) []string {
 	for i := range program {
 		o := &program[i]
-		prepares := o.Prepare && !(r.site.mysql && r.site.strict) // GORM's own savepoints are prepared where handle and session prepare
+		prepares := o.Prepare && (!r.site.mysql || !r.site.strict) // GORM's own savepoints are prepared where handle and session prepare
 		session := r.site.db.Session(&gorm.Session{PrepareStmt: prepares, SkipDefaultTransaction: o.NoDefault})
 		if o.Conn {
 			require.NoError(t, session.Connection(func(db *gorm.DB) error {

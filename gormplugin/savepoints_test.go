@@ -24,14 +24,6 @@ func (b *bench) back(name string) string {
 	return "ROLLBACK TO SAVEPOINT " + name
 }
 
-// release is the short form, where there is one.
-func (b *bench) release(name string) string {
-	if b.dialect == outbox.MySQL {
-		return "RELEASE SAVEPOINT " + name
-	}
-	return "RELEASE " + name
-}
-
 // standard leaves a case out where its spelling is not the database's.
 func (b *bench) standard() { b.not(outbox.SQLServer, "it says SAVE TRANSACTION, and knows no RELEASE") }
 

@@ -47,11 +47,12 @@ type database struct {
 
 func (d database) String() string { return d.name }
 
-// databases are all of them; mysql_test.go adds MySQL, with RETURNING and without.
 var databases = []database{
 	{"sqlite", startSQLite},
 	{"postgres", startPostgres},
 	{"sqlserver", startSQLServer},
+	{"mysql", startMySQL},
+	{"mysql without RETURNING", startMySQLWithoutReturning},
 }
 
 // onEach runs a test on every database that can be had, or on the one whose turn it is.

@@ -53,7 +53,7 @@ func onCommit(db *gorm.DB, f func([]wakeup.WakeUp) bool) (cancel func()) {
 }
 
 // ends end what the tests have shared.
-var ends = []func() error{dropPostgresPlaces}
+var ends = []func() error{dropPostgresPlaces, dropMySQLPlaces}
 
 // bench is one place with the plugin on its handle.
 type bench struct {

@@ -5,7 +5,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"gorm.io/gorm"
 )
 
 // stored writes an order without events and then lets it raise some.
@@ -14,14 +13,6 @@ func (b *bench) stored(id string, what ...string) *Order {
 	o := order(id)
 	b.ok(b.db.Create(o).Error)
 	return raising(o, what...)
-}
-
-// status is that of order 1.
-func (b *bench) status() string {
-	b.t.Helper()
-	var found Order
-	b.ok(b.db.Session(&gorm.Session{NewDB: true}).First(&found, "id = ?", "1").Error)
-	return found.Status
 }
 
 func TestUpdate(t *testing.T) {

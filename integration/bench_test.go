@@ -28,7 +28,7 @@ var programs string //nolint:gochecknoglobals // made in TestMain
 // fanoutCommand is the path of the command under test. The first test that needs it builds it.
 var fanoutCommand = sync.OnceValue(func() string {
 	path := filepath.Join(programs, "fanout")
-	if out, err := exec.Command("go", "build", "-ldflags=-w", "-o", path, "../cmd/fanout").CombinedOutput(); err != nil { //nolint:noctx // as long as it takes
+	if out, err := exec.Command("go", "build", "-ldflags=-w", "-o", path, "../cmd/fanout").CombinedOutput(); err != nil {
 		panic(string(out))
 	}
 	return path

@@ -15,7 +15,8 @@ import (
 func TestRowTimes(t *testing.T) {
 	t.Parallel()
 	good := []time.Time{
-		{}, time.Unix(0, 0), time.Date(1000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 30, 23, 59, 59, 999_999_999, time.UTC),
+		{},
+		time.Unix(0, 0), time.Date(1000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 30, 23, 59, 59, 999_999_999, time.UTC),
 		time.Date(9999, 12, 31, 10, 0, 0, 0, time.FixedZone("", 14*60*60)),
 	}
 	for _, at := range good {

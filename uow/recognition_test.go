@@ -73,7 +73,15 @@ func (custom) Value() (driver.Value, error) { return "", nil }
 func TestIsAggregate(t *testing.T) {
 	t.Parallel()
 	for _, value := range []any{
-		order{}, &order{}, new(*order), uow.Aggregate{}, core{}, shell{}, keyed{}, custom{}, ringed{}, ring{},
+		order{},
+		&order{}, new(*order),
+		uow.Aggregate{},
+		core{},
+		shell{},
+		keyed{},
+		custom{},
+		ringed{},
+		ring{},
 		struct{ *uow.Aggregate }{},
 		struct{ events uow.Aggregate }{},
 		struct{ Events **uow.Aggregate }{},
@@ -111,7 +119,10 @@ func TestIsAggregate(t *testing.T) {
 		require.True(t, journal.IsAggregate(typ), typ)
 	}
 	for _, value := range []any{
-		placed{}, 1, []order{}, time.Time{},
+		placed{},
+		1,
+		[]order{},
+		time.Time{},
 		struct{ Order order }{},
 		struct{ order *order }{},
 		struct {

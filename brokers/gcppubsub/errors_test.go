@@ -21,11 +21,7 @@ func always(code codes.Code) func(*pubsubpb.PublishRequest) error {
 	return func(*pubsubpb.PublishRequest) error { return status.Error(code, "injected") }
 }
 
-// refusing refuses each request that has a message with this id, as Pub/Sub does: the whole of it.
-func refusing(id string) func(*pubsubpb.PublishRequest) error {
-	return refusingWith(codes.InvalidArgument, id)
-}
-
+// refusingWith refuses each request that has a message with this id, as Pub/Sub does: the whole of it.
 func refusingWith(code codes.Code, id string) func(*pubsubpb.PublishRequest) error {
 	return func(request *pubsubpb.PublishRequest) error {
 		for _, m := range request.GetMessages() {

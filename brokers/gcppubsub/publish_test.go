@@ -181,7 +181,8 @@ func TestConcurrencyIsBounded(t *testing.T) {
 	s.waits(func(context.Context) {
 		n := now.Add(1)
 		defer now.Add(-1)
-		for seen := most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
+		for seen := most.Load(); n > seen && !most.CompareAndSwap(seen, n); {
+			seen = most.Load()
 		}
 		<-time.After(time.Millisecond) // in which others come, if they may
 	})

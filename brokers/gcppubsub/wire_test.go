@@ -93,7 +93,6 @@ func TestCompression(t *testing.T) {
 		}
 		assert.Equal(t, []brokers.Message{small, large}, s.received(t, "orders"), name)
 	}
-
 }
 
 // What goes over the wire: the flat fields, those of the configuration, the ordering key; no

@@ -100,7 +100,7 @@ func (c *cluster) holder(t *testing.T, stream string) *server {
 }
 
 // replicate adds a replica of a node.
-func (c *cluster) replicate(t *testing.T, of *server) *server {
+func (c *cluster) replicate(t *testing.T, of *server) {
 	t.Helper()
 	replica := startServer(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "1500", "--appendonly", "no")
 	c.nodes = append(c.nodes, replica)
@@ -110,7 +110,6 @@ func (c *cluster) replicate(t *testing.T, of *server) *server {
 	soon(t, "the replica knows its primary", func() bool { return client.ClusterReplicate(t.Context(), id).Err() == nil })
 	c.await(t, len(c.nodes))
 	replica.awaitLink(t, of)
-	return replica
 }
 
 // migrate moves the slot of a stream from one node to another; during runs while it is halfway: the

@@ -67,7 +67,8 @@ func TestConcurrency(t *testing.T) {
 	p.answers(func(http.ResponseWriter, *http.Request) {
 		n := now.Add(1)
 		defer now.Add(-1)
-		for was := most.Load(); n > was && !most.CompareAndSwap(was, n); was = most.Load() {
+		for was := most.Load(); n > was && !most.CompareAndSwap(was, n); {
+			was = most.Load()
 		}
 		<-time.After(time.Millisecond) // in which others come, if they may
 	})

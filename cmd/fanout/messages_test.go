@@ -147,8 +147,14 @@ func TestList(t *testing.T) {
 		wanted.Headers = `{"traceparent":"00-` + trace + `-00f067aa0ba902b7-01"}`
 		s.insert(wanted)
 		for _, filter := range [][2]string{
-			{"--key", "order-42"}, {"--key", "ordering::order-42"}, {"--type", "Ordering.OrderRefunded.v1"}, {"--aggregate", "42"},
-			{"--aggregate", "order-42"}, {"--correlation", "corr-42"}, {"--tenant", "acme"}, {"--trace", trace},
+			{"--key", "order-42"},
+			{"--key", "ordering::order-42"},
+			{"--type", "Ordering.OrderRefunded.v1"},
+			{"--aggregate", "42"},
+			{"--aggregate", "order-42"},
+			{"--correlation", "corr-42"},
+			{"--tenant", "acme"},
+			{"--trace", trace},
 		} {
 			assert.Equal(t, []string{"42"}, ids(filter[0], filter[1], "--status", "pending", "--since", "1h"), filter)
 			code, _, stderr := s.run("messages", "list", filter[0], nowhere)

@@ -40,7 +40,7 @@ func (s *stranger) heard() string {
 // pose serves each client with lines: one is sent when it has said something.
 func pose(t *testing.T, greeting string, answer func(said []byte) string) *stranger {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s := &stranger{Listener: listener}
 	var clients sync.WaitGroup

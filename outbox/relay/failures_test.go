@@ -59,10 +59,10 @@ func TestManyAbandonedAreFewLines(t *testing.T) {
 		abandoned := r.log.with("level=ERROR", "message abandoned")
 		require.Len(t, abandoned, 2)
 		assert.Equal(t, n, sum(t, abandoned, "abandoned"))
-		print := fingerprint.Of("b", "permanent", `permanent: no topic for "m1": create the topic`)
+		group := fingerprint.Of("b", "permanent", `permanent: no topic for "m1": create the topic`)
 		for _, line := range abandoned {
 			assert.Contains(t, line, `msg="message abandoned" database=test broker=b `+
-				`remedy="create the topic, then fanout messages requeue --broker b --fingerprint `+print+`"`)
+				`remedy="create the topic, then fanout messages requeue --broker b --fingerprint `+group+`"`)
 			assert.Contains(t, line, "type=T destination=s")
 			assert.NotContains(t, strings.SplitN(line, " error=", 2)[1], "create the topic", "once is enough")
 		}

@@ -41,6 +41,7 @@ func (b inTurn) Publish(ctx context.Context, messages []brokers.Message) []broke
 
 // Thousands of messages of one key, which are sent one by one, hold up no other key.
 func TestHotKey(t *testing.T) {
+	t.Parallel()
 	for _, keys := range [][]string{{"hot"}, {"hot", "warm"}} {
 		t.Run(fmt.Sprint(keys), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, path string) {

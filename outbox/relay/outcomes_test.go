@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -82,12 +83,9 @@ func (s *site) open(dsn string) (store driver.Store) {
 // only skips the test on other databases.
 func (s *site) only(dialects ...outbox.Dialect) {
 	s.Helper()
-	for _, dialect := range dialects {
-		if dialect == s.dialect {
-			return
-		}
+	if !slices.Contains(dialects, s.dialect) {
+		s.Skip("not on this database")
 	}
-	s.Skip("not on this database")
 }
 
 // do executes the text for the database.

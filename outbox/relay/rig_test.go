@@ -176,9 +176,9 @@ func (r *rig) query(text string, args ...any) string {
 	return answer.String
 }
 
-func (r *rig) count(where string, args ...any) (n int) {
+func (r *rig) count(where string) (n int) {
 	r.t.Helper()
-	require.NoError(r.t, r.db.QueryRowContext(r.t.Context(), "SELECT count(*) FROM outbox_messages WHERE "+where, args...).Scan(&n))
+	require.NoError(r.t, r.db.QueryRowContext(r.t.Context(), "SELECT count(*) FROM outbox_messages WHERE "+where).Scan(&n))
 	return n
 }
 

@@ -33,14 +33,14 @@ var (
 )
 
 // head is what a claim says of its window; simple, where it has taken it as it stands.
-func head(busy, simple bool, seen int64) set {
+func head(simple bool, seen int64) set {
 	return set{
 		columns: []string{"fanout_busy", "simple", "seen", "waiting", "version", "blocked"},
-		rows:    [][]sqldriver.Value{{busy, simple, seen, int64(0), int64(42), false}},
+		rows:    [][]sqldriver.Value{{false, simple, seen, int64(0), int64(42), false}},
 	}
 }
 
-func claimed(busy bool, seen int64) set { return head(busy, true, seen) }
+func claimed(seen int64) set { return head(true, seen) }
 
 // windowRows are rows of a window that are pending, and of the key "k".
 func windowRows(ids ...int64) set {
@@ -79,7 +79,7 @@ func messages(ids ...int64) set {
 func TestExchangeIsOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	store, server := newFake(t, "outbox_messages", inTurn(reply{
-		sets: []set{foreign, published2, foreign, other1, foreign, claimed(false, 17), messages(4, 5)},
+		sets: []set{foreign, published2, foreign, other1, foreign, claimed(17), messages(4, 5)},
 	}))
 	result, err := store.Exchange(t.Context(), testCompletion, testClaim)
 	require.NoError(t, err)
@@ -144,7 +144,7 @@ func TestExchangeRepeatsWhatIsLeft(t *testing.T) {
 	store, server := newFake(t, "outbox_messages", inTurn(
 		reply{err: serverError(1222)},
 		reply{sets: []set{published2}, err: serverError(1205)},
-		reply{sets: []set{other1, claimed(false, 1), messages(4)}},
+		reply{sets: []set{other1, claimed(1), messages(4)}},
 	))
 	result, err := store.Exchange(t.Context(), testCompletion, testClaim)
 	require.NoError(t, err)
@@ -163,8 +163,8 @@ func TestExchangeClaimsAnew(t *testing.T) {
 	unordered := *testClaim
 	unordered.Unordered = true
 	store, server := newFake(t, "outbox_messages", inTurn(
-		reply{sets: []set{claimed(false, 2), messages(4)}, err: serverError(1205)},
-		reply{sets: []set{claimed(false, 1), messages(6)}},
+		reply{sets: []set{claimed(2), messages(4)}, err: serverError(1205)},
+		reply{sets: []set{claimed(1), messages(6)}},
 	))
 	result, err := store.Exchange(t.Context(), nil, &unordered)
 	require.NoError(t, err)
@@ -182,7 +182,7 @@ func TestExchangeRowChanged(t *testing.T) {
 	t.Parallel()
 	store, server := newFake(t, "outbox_messages", inTurn(
 		reply{sets: []set{published2, other1}, err: serverError(errChanged)},
-		reply{sets: []set{claimed(false, 1), messages(4)}},
+		reply{sets: []set{claimed(1), messages(4)}},
 	))
 	result, err := store.Exchange(t.Context(), testCompletion, testClaim)
 	require.NoError(t, err)
@@ -200,7 +200,7 @@ func TestExchangeDecides(t *testing.T) {
 	window.rows[2][1] = "l"                              // and holds 6
 	window.rows[3][4], window.rows[3][1] = true, "m"     // 7 waits for a time
 	window.rows[4][1], window.rows[4][7] = "n", int64(3) // 8 is behind a block
-	answer := head(false, false, 5)
+	answer := head(false, 5)
 	answer.rows[0][5] = true
 	store, server := newFake(t, "outbox_messages", inTurn(
 		reply{sets: []set{answer, window}}, reply{sets: []set{count("fanout_taken", 1), messages(4)}},
@@ -224,7 +224,7 @@ func TestExchangeDecides(t *testing.T) {
 func TestExchangeConflict(t *testing.T) {
 	t.Parallel()
 	for _, number := range []int32{errChanged, 1205, 1222, 2627} {
-		looked := reply{sets: []set{head(false, false, 2), windowRows(4, 5)}}
+		looked := reply{sets: []set{head(false, 2), windowRows(4, 5)}}
 		store, server := newFake(t, "outbox_messages", inTurn(
 			looked, reply{err: serverError(number)}, looked, reply{err: serverError(number)}, looked, reply{err: serverError(number)},
 		))
@@ -234,7 +234,7 @@ func TestExchangeConflict(t *testing.T) {
 		assert.Len(t, server.requests, 6)
 	}
 	store, _ := newFake(t, "outbox_messages", inTurn(
-		reply{sets: []set{published2, other1, head(false, false, 1), windowRows(4)}}, reply{sets: []set{messages(4)}},
+		reply{sets: []set{published2, other1, head(false, 1), windowRows(4)}}, reply{sets: []set{messages(4)}},
 	))
 	result, err := store.Exchange(t.Context(), testCompletion, testClaim)
 	require.ErrorIs(t, err, errIncomplete, "the server has not said that the rows are taken")
@@ -258,7 +258,7 @@ func TestExchangeLifts(t *testing.T) {
 		waiting := windowRows(4)
 		waiting.rows[0][4] = true
 		store, server := newFake(t, "outbox_messages", inTurn(
-			reply{sets: []set{head(false, false, 1), waiting, blocks, followers}}, reply{}, reply{sets: []set{claimed(false, 1), messages(4)}},
+			reply{sets: []set{head(false, 1), waiting, blocks, followers}}, reply{}, reply{sets: []set{claimed(1), messages(4)}},
 		))
 		result, err := store.Exchange(t.Context(), nil, &claim)
 		require.NoError(t, err)
@@ -318,7 +318,7 @@ func TestExchangeGivesUp(t *testing.T) {
 func TestExchangeIncomplete(t *testing.T) {
 	t.Parallel()
 	for name, sets := range map[string][]set{
-		"nothing": {foreign}, "no outcome": {published2, claimed(false, 0)}, "no claim": {published2, other1},
+		"nothing": {foreign}, "no outcome": {published2, claimed(0)}, "no claim": {published2, other1},
 	} {
 		store, _ := newFake(t, "outbox_messages", inTurn(reply{sets: sets}))
 		result, err := store.Exchange(t.Context(), testCompletion, testClaim)

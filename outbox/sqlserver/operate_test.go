@@ -34,11 +34,11 @@ func pickedRows(status outbox.Status, ids ...int64) reply {
 	return reply{sets: []set{s}}
 }
 
-// entries are key blocks of broker b: of the key k, waiting for a time, or for an operator.
-func entries(operator bool, ids ...int64) reply {
+// entries are key blocks of broker b: of the key k, waiting for a time.
+func entries(ids ...int64) reply {
 	s := set{columns: []string{"fanout_entry", "message_id", "target_broker", "ordering_key", "shard", "operator", "back"}}
 	for _, id := range ids {
-		s.rows = append(s.rows, []sqldriver.Value{id, "", "b", "k", int64(1), operator, false})
+		s.rows = append(s.rows, []sqldriver.Value{id, "", "b", "k", int64(1), false, false})
 	}
 	return reply{sets: []set{s}}
 }
@@ -55,7 +55,7 @@ func TestRequeue(t *testing.T) {
 		return r
 	}
 	store, server := newFake(t, "outbox_messages", inTurn(
-		reply{err: serverError(601)}, found, picked(), entries(false, 5), reply{err: serverError(1205)}, picked(), entries(false, 4), operated(2)))
+		reply{err: serverError(601)}, found, picked(), entries(5), reply{err: serverError(1205)}, picked(), entries(4), operated(2)))
 	id := "0197f0a2-7d1c-7c3b-a3a5-1c2d3e4f5a6b"
 	filter := admin.Filter{
 		Statuses: []outbox.Status{outbox.StatusFailed}, Type: "Ordering.*", Key: "k", MessageIDs: []string{strings.ToUpper(id)}, ErrorClass: "permanent",
@@ -90,9 +90,9 @@ func TestOperateInPieces(t *testing.T) {
 		ids[i] = int64(i + 1)
 	}
 	store, server := newFake(t, "outbox_messages", inTurn(
-		foundRows(ids...), pickedRows(outbox.StatusPublished, ids[:998]...), entries(false), operated(998),
-		foundRows(2001, 2002), pickedRows(outbox.StatusPublished, 2001), entries(false), operated(1),
-		foundRows(2003), pickedRows(outbox.StatusPublished, 2003), entries(false), operated(1)))
+		foundRows(ids...), pickedRows(outbox.StatusPublished, ids[:998]...), entries(), operated(998),
+		foundRows(2001, 2002), pickedRows(outbox.StatusPublished, 2001), entries(), operated(1),
+		foundRows(2003), pickedRows(outbox.StatusPublished, 2003), entries(), operated(1)))
 	n, err := store.Replay(t.Context(), admin.Filter{}, sqladmin.OperateRows)
 	require.NoError(t, err)
 	assert.Equal(t, 1000, n)
@@ -113,10 +113,10 @@ func TestOperateBesideChanges(t *testing.T) {
 	changed := reply{err: serverError(errChanged)}
 	var replies []reply
 	for range 3 {
-		replies = append(replies, pickedRows(outbox.StatusFailed, 4, 5, 6), entries(false), changed)
+		replies = append(replies, pickedRows(outbox.StatusFailed, 4, 5, 6), entries(), changed)
 	}
-	replies = slices.Concat([]reply{foundRows(4, 5, 6)}, replies, []reply{foundRows(4), pickedRows(outbox.StatusFailed, 4), entries(false), operated(1)},
-		[]reply{foundRows(5, 6), pickedRows(outbox.StatusFailed, 5, 6), entries(false), operated(2)})
+	replies = slices.Concat([]reply{foundRows(4, 5, 6)}, replies, []reply{foundRows(4), pickedRows(outbox.StatusFailed, 4), entries(), operated(1)},
+		[]reply{foundRows(5, 6), pickedRows(outbox.StatusFailed, 5, 6), entries(), operated(2)})
 	store, server := newFake(t, "outbox_messages", inTurn(replies...))
 	n, err := store.Requeue(t.Context(), admin.Filter{}, 3)
 	require.NoError(t, err)

@@ -77,21 +77,6 @@ func (b *bench) claimed(ctx context.Context) (ids []string, err error) {
 	return ids, err
 }
 
-func (b *bench) begin() *sql.Tx {
-	b.Helper()
-	tx, err := b.outside.BeginTx(b.Context(), nil)
-	require.NoError(b, err)
-	b.Cleanup(func() { _ = tx.Rollback() })
-	return tx
-}
-
-// visible counts the rows that a read with these hints sees from outside.
-func (b *bench) visible(hints string) (n int) {
-	b.Helper()
-	require.NoError(b, b.outside.QueryRowContext(b.Context(), "SELECT COUNT(*) FROM "+b.table+" WITH ("+hints+")").Scan(&n))
-	return n
-}
-
 // A row that is changed between the claim's look and its update would leave a gap in its key: the
 // claim is broken off, made anew, and given up when that happens every time.
 func TestClaimIsNotMadeInPart(t *testing.T) {

@@ -47,9 +47,9 @@ var administrationParams = map[string][]string{
 }
 
 // batches lists every text that is sent as a batch, by name, and the names of its parameters.
-func batches(t *testing.T, table string) (texts map[string]string, params map[string][]string) {
+func batches(t *testing.T) (texts map[string]string, params map[string][]string) {
 	t.Helper()
-	store, err := New(nil, table)
+	store, err := New(nil, "outbox_messages")
 	require.NoError(t, err)
 	texts = map[string]string{
 		"renew": store.sql.renew, "ready": store.sql.ready, "window": store.sql.window, "defer": store.sql.deferRows, "lift": store.sql.lift,
@@ -107,7 +107,7 @@ func TestGolden(t *testing.T) {
 // relay has claimed the row since.
 func TestFences(t *testing.T) {
 	t.Parallel()
-	texts, _ := batches(t, "outbox_messages")
+	texts, _ := batches(t)
 	const ours = "m.lock_token = CONVERT(uniqueidentifier, @%s) AND m.status = N'processing';"
 	for name, token := range map[string]string{
 		"exchange published=true other=false claim=false":              "completed_token",
@@ -122,7 +122,7 @@ func TestFences(t *testing.T) {
 // The purge tests age and status again as it removes a row, and leaves a row for which its key waits.
 func TestPurgeTexts(t *testing.T) {
 	t.Parallel()
-	texts, _ := batches(t, "outbox_messages")
+	texts, _ := batches(t)
 	for name, status := range map[string]string{"purge_published": "published", "purge_abandoned": "abandoned"} {
 		assert.Contains(t, texts[name], "AND finished_at IS NOT NULL AND finished_at <= @before\n")
 		assert.Contains(t, texts[name], "DELETE FROM victims\n WHERE status = N'"+status+"' AND finished_at <= @before;")
@@ -141,7 +141,7 @@ var (
 // given.
 func TestVariables(t *testing.T) {
 	t.Parallel()
-	texts, params := batches(t, "outbox_messages")
+	texts, params := batches(t)
 	for name, text := range texts {
 		text = argument.ReplaceAllString(literal.ReplaceAllString(text, "''"), "")
 		known := map[string]bool{}
@@ -165,7 +165,7 @@ func TestVariables(t *testing.T) {
 // What every batch must have, whoever changes it.
 func TestBatches(t *testing.T) {
 	t.Parallel()
-	texts, _ := batches(t, "outbox_messages")
+	texts, _ := batches(t)
 	for name, text := range texts {
 		assert.True(t, strings.HasPrefix(text, "SET NOCOUNT ON;\nSET XACT_ABORT ON;\nSET LOCK_TIMEOUT "), name)
 		assert.NotContains(t, text, "{{", name)
@@ -191,7 +191,7 @@ func TestBatches(t *testing.T) {
 // after it.
 func TestClaimTexts(t *testing.T) {
 	t.Parallel()
-	texts, _ := batches(t, "outbox_messages")
+	texts, _ := batches(t)
 	for name, text := range texts {
 		if !strings.Contains(text, "@claimed") {
 			continue
@@ -218,7 +218,7 @@ func TestClaimTexts(t *testing.T) {
 // where nobody has.
 func TestVersions(t *testing.T) {
 	t.Parallel()
-	texts, _ := batches(t, "outbox_messages")
+	texts, _ := batches(t)
 	const lock, counts = "FROM outbox_messages_shards WITH (UPDLOCK", "SET version = version + 1"
 	for name, want := range map[string][]string{
 		"defer":  {lock, "IF @found_version <> @decided\n        THROW 50123", counts, "INSERT INTO @waiting", "UPDATE m"},

@@ -197,7 +197,7 @@ type tooLarge struct{}
 
 // React implements [pstest.Reactor].
 func (tooLarge) React(request any) (handled bool, response any, err error) {
-	publish := request.(*pubsubpb.PublishRequest) //nolint:forcetypeassert // it is asked for no other
+	publish := request.(*pubsubpb.PublishRequest) // it is asked for no other
 	if publish.GetMessages()[0].GetAttributes()[inbox.FieldDeadLetterReason] == "" {
 		return false, nil, nil
 	}

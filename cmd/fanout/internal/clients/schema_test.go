@@ -160,7 +160,13 @@ func TestSchemaRefusesWhatTheReaderRefuses(t *testing.T) {
 	compiled := schema(t)
 	values := []any{
 		nil, true, 0, 1, -1, 1.5, 99_999_999_999, "", "x", "1", "true", "0s", "1d12h", "1.5d", "-3s", "json", "default", "${NUMBER}", "${WORD}",
-		[]any{}, []any{"x"}, []any{1}, []any{nil}, map[string]any{}, map[string]any{"zzzzzz": 1}, map[string]any{"a b": "0123456789abcdef"},
+		[]any{},
+		[]any{"x"},
+		[]any{1},
+		[]any{nil},
+		map[string]any{},
+		map[string]any{"zzzzzz": 1},
+		map[string]any{"a b": "0123456789abcdef"},
 	}
 	variables := config.WithEnv(env("NUMBER", "7", "WORD", "json"))
 	read := func(document []byte) []config.Problem {
