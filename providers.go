@@ -67,9 +67,15 @@ func OpenBroker(ctx context.Context, cfg *config.Config, name string, opts ...Op
 	return opened, nil
 }
 
-// spareConns are the connections of a store beside one for each worker: for renewals, probes and
-// the purge.
-const spareConns = 3
+const (
+	// spareConns are the connections of a store beside one for each worker: for renewals, probes and
+	// the purge.
+	spareConns = 3
+	// mostConns bounds a store's connections, however many brokers share it. Exchanges are short, and a
+	// server plans each statement anew on each connection: with 70 of them the deliveries to 32 brokers
+	// cost the database twice as much ("make bench ARGS=brokers").
+	mostConns = 6
+)
 
 func openStore(ctx context.Context, cfg *config.Config, name string, o *options) (driver.Store, error) {
 	store, err := openTable(ctx, cfg, name, o)
@@ -104,7 +110,7 @@ func openTable(ctx context.Context, cfg *config.Config, name string, o *options)
 	if database.Driver == outbox.SQLite {
 		warnOfTwoSQLites(ctx, name, o.log)
 	}
-	return connect(ctx, database, table, conns, false)
+	return connect(ctx, database, table, min(conns, mostConns), false)
 }
 
 // connect opens a store and its connections; brief says that it answers a question or two.

@@ -103,8 +103,8 @@ func (b *manyBrokers) Run(ctx context.Context, o *Options) error {
 				fill.Brokers = append(fill.Brokers, fmt.Sprintf("broker-%d", n))
 			}
 			var err error
-			const workers, spare = 2, 4 // as a relay has by default
-			if costs[i], err = o.drainInMemory(ctx, outbox.Postgres, workers*b.brokers[i]+spare, fill); err != nil {
+			const workers, spare, most = 2, 3, 6 // connections, as a relay has by default
+			if costs[i], err = o.drainInMemory(ctx, outbox.Postgres, min(workers*b.brokers[i]+spare, most), fill); err != nil {
 				return fmt.Errorf("%s: %w", plural(b.brokers[i], "broker"), err)
 			}
 		}
