@@ -145,9 +145,10 @@ func (m *mutant) try(ctx context.Context, verbose bool) (verdict string, killed 
 	if err != nil {
 		return "DOES NOT APPLY: " + err.Error(), false, nil
 	}
-	test := exec.CommandContext(ctx, "go", "test", "-overlay="+overlay, "-vet=off", "-count=1", //nolint:gosec // our own patches
+	test := exec.CommandContext(ctx, "go", "test", "-vet=off", "-count=1", //nolint:gosec // our own patches
 		"-timeout="+timeout, "-failfast", "-v", "-run="+m.runs, ".")
 	test.Dir = m.pkg
+	test.Env = append(os.Environ(), "GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+overlay) // also for the programs that tests build
 	out, err := test.CombinedOutput()
 	if ctx.Err() != nil {
 		return "", false, ctx.Err()
